@@ -1,0 +1,1 @@
+"""Documents made from finished numbers. All rounding happens here."""
