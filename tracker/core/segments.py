@@ -1,0 +1,233 @@
+"""One file cut into segments: the stretch of one process, as far as that file alone can tell.
+
+Pure. A segment begins with a launch banner, a restart inside the job, or a step number that goes back.
+`core/stitch.py` later joins segments of many files into attempts. A segment is a small summary that is
+brought up to date record by record, in file order, and stored with the read position; so a restarted
+tracker goes on where it was, and the same file read in other pieces gives the same segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from tracker.core.records import Event, Json, Kind, Reading
+
+SAME_LINE_US: Final = 5_000_000
+"""Ranks print one record within seconds of each other; the same step later than that was redone."""
+_RECENT: Final = 8
+
+
+@dataclass(slots=True, kw_only=True)
+class Segment:
+    """What one process left in one file. Steps and times are as its lines said them."""
+
+    ordinal: int
+    """0, 1, 2 ... in file order."""
+    first_offset: int
+    """Records from here on, up to the next segment's first, belong to it."""
+    begun_by: str
+    """"file" (nothing said so), "launch", "restart" or "step_back"."""
+    begin_at_us: int | None = None
+    """Stamp of the line that began it."""
+    start_at_us: int | None = None
+    """First stamp of any record."""
+    seen_at_us: int | None = None
+    """Latest stamp of any record."""
+    settings: dict[str, Json] = field(default_factory=dict)
+    """The operating point as far as stated; the last word wins."""
+    resume_step: int | None = None
+    resume_samples: int | None = None
+    resume_tokens: int | None = None
+    readings: int = 0
+    duplicates: int = 0
+    """Readings that only repeat one already there (other ranks)."""
+    first: list[Any] | None = None
+    """The first reading, as a list of its fields."""
+    second_step: int | None = None
+    last: list[Any] | None = None
+    """The last reading that went forward."""
+    top_save: int | None = None
+    """Highest step whose save began."""
+    saves: list[int] = field(default_factory=list)
+    """Steps of complete saves, the last 16."""
+    end_at_us: int | None = None
+    """Stamp of the first line that ends the process."""
+    end_offset: int | None = None
+    end_kind: str | None = None
+    end_cause: str | None = None
+    fatal: bool = False
+    """A failure that the process cannot survive was seen after the last reading."""
+    completed: bool = False
+    recent: list[list[int | None]] = field(default_factory=list)
+    """Last few [step, at_us], to know a repeated line."""
+
+    @property
+    def first_reading(self) -> Reading | None:
+        """Return the first reading, or None."""
+        return Reading(*self.first) if self.first is not None else None
+
+    @property
+    def last_reading(self) -> Reading | None:
+        """Return the last reading, or None."""
+        return Reading(*self.last) if self.last is not None else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the segment as plain JSON; `from_json` is its inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Segment:
+        """Return the segment that `to_json` described."""
+        return cls(**body)
+
+
+class Segmenter:
+    """Brings a file's segments up to date. Feed it every record of the file once, in file order.
+
+    `segments` holds the last one known when it was made and all that came since; `dirty` the ordinals
+    that changed since the caller last cleared it.
+    """
+
+    def __init__(self, last: Segment | None = None) -> None:
+        self.segments: list[Segment] = [] if last is None else [last]
+        self.dirty: set[int] = set()
+
+    def feed(self, records: Iterable[Reading | Event]) -> list[Reading | Event]:
+        """Take records; return those to keep (a repeated reading is counted, not kept)."""
+        kept: list[Reading | Event] = []
+        for record in records:
+            if isinstance(record, Reading):
+                if self._reading(record):
+                    kept.append(record)
+            else:
+                self._event(record)
+                kept.append(record)
+        if self.segments:
+            self.dirty.add(self.segments[-1].ordinal)
+        return kept
+
+    def _begin(self, offset: int, by: str, at_us: int | None) -> Segment:
+        if self.segments:
+            self.dirty.add(self.segments[-1].ordinal)
+        ordinal = self.segments[-1].ordinal + 1 if self.segments else 0
+        segment = Segment(ordinal=ordinal, first_offset=offset, begun_by=by, begin_at_us=at_us)
+        self.segments.append(segment)
+        self.dirty.add(ordinal)
+        return segment
+
+    def _current(self, offset: int) -> Segment:
+        return self.segments[-1] if self.segments else self._begin(offset, "file", None)
+
+    def _reading(self, reading: Reading) -> bool:
+        segment = self._current(reading.offset)
+        if segment.last is not None:
+            last_step: int = segment.last[2]
+            if reading.step <= last_step:
+                if _repeats(segment, reading):
+                    segment.duplicates += 1
+                    return False
+                segment = self._begin(reading.offset, "step_back", None)
+        at_us = reading.at_us
+        if at_us is not None:
+            _seen(segment, at_us)
+        segment.readings += 1
+        if segment.first is None:
+            segment.first = list(reading)
+        elif segment.second_step is None:
+            segment.second_step = reading.step
+        segment.last = list(reading)
+        segment.fatal = False
+        if segment.end_kind not in (None, "completed"):  # it printed on: not the end after all
+            segment.end_at_us = segment.end_offset = segment.end_kind = segment.end_cause = None
+        recent = segment.recent
+        recent.append([reading.step, at_us])
+        if len(recent) > _RECENT:
+            del recent[0]
+        return True
+
+    def _event(self, event: Event) -> None:
+        kind = event.kind
+        segment = self._current(event.offset)
+        if kind is Kind.LAUNCH:
+            if segment.begun_by == "launch" or segment.readings or segment.end_kind is not None:
+                segment = self._begin(event.offset, "launch", event.at_us)
+            elif segment.begun_by == "file":
+                segment.begun_by = "launch"
+                segment.begin_at_us = event.at_us if segment.start_at_us is None else segment.start_at_us
+        elif kind is Kind.RESTART:
+            if segment.end_kind is None:
+                segment.end_at_us, segment.end_offset = event.at_us, event.offset
+                segment.end_kind = "failed"
+            segment = self._begin(event.offset, "restart", event.at_us)
+        if event.at_us is not None:
+            _seen(segment, event.at_us)
+        _apply(segment, event)
+
+
+def _seen(segment: Segment, at_us: int) -> None:
+    if segment.start_at_us is None:
+        segment.start_at_us = at_us
+    if segment.seen_at_us is None or at_us > segment.seen_at_us:
+        segment.seen_at_us = at_us
+
+
+def _repeats(segment: Segment, reading: Reading) -> bool:
+    """Tell whether a reading that does not go forward only repeats a line of another rank."""
+    for step, at_us in segment.recent:
+        if step != reading.step:
+            continue
+        if at_us is not None and reading.at_us is not None:
+            return abs(reading.at_us - at_us) <= SAME_LINE_US
+        last = Reading(*segment.last) if segment.last is not None else None
+        return (
+            last is None
+            or last.step != step
+            or (last.step_time_us, last.samples, last.tokens)
+            == (
+                reading.step_time_us,
+                reading.samples,
+                reading.tokens,
+            )
+        )
+    return False
+
+
+def _apply(segment: Segment, event: Event) -> None:
+    kind, data = event.kind, event.data
+    if kind is Kind.SETTING:
+        segment.settings.update(data)
+    elif kind is Kind.LAUNCH:
+        if "job_id" in data:
+            segment.settings["job_id"] = data["job_id"]
+    elif kind is Kind.RESUME:
+        if event.step is not None:
+            segment.resume_step = event.step
+        samples, tokens = data.get("samples"), data.get("tokens")
+        segment.resume_samples = samples if isinstance(samples, int) else segment.resume_samples
+        segment.resume_tokens = tokens if isinstance(tokens, int) else segment.resume_tokens
+    elif kind is Kind.SAVE_START and event.step is not None:
+        segment.top_save = max(segment.top_save or 0, event.step)
+    elif (kind is Kind.SAVE_END and not data.get("async")) or kind is Kind.SAVE_DURABLE:
+        if event.step is not None and event.step not in segment.saves:
+            segment.saves = [*segment.saves, event.step][-16:]
+    elif kind is Kind.FAILURE:
+        segment.fatal = segment.fatal or bool(data.get("fatal"))
+    elif kind in (Kind.EXIT, Kind.COMPLETED):
+        _end(segment, event)
+
+
+def _end(segment: Segment, event: Event) -> None:
+    """Keep the first end; success stands whatever teardown prints, and replaces an earlier verdict."""
+    if event.kind is Kind.COMPLETED or event.data.get("end_kind") == "completed":
+        segment.completed = True
+        segment.end_kind, segment.end_cause = "completed", None
+        segment.end_at_us, segment.end_offset = event.at_us, event.offset
+        return
+    if segment.end_kind is not None:
+        return
+    cause, end_kind = event.data.get("cause"), event.data.get("end_kind")
+    segment.end_kind = end_kind if isinstance(end_kind, str) else "failed"
+    segment.end_cause = cause if isinstance(cause, str) else None
+    segment.end_at_us, segment.end_offset = event.at_us, event.offset
