@@ -161,6 +161,8 @@ class Segmenter:
                 segment.end_at_us, segment.end_offset = event.at_us, event.offset
                 segment.end_kind = "failed"
             segment = self._begin(event.offset, "restart", event.at_us)
+        elif kind is Kind.RESUME and segment.readings:  # loaded again in mid-life: a restart in place
+            segment = self._begin(event.offset, "restart", event.at_us)
         if event.at_us is not None:
             _seen(segment, event.at_us)
         _apply(segment, event)
