@@ -1,0 +1,270 @@
+"""Every key that a config file may hold: the one list that loader, errors and reference share.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tracker.config import kinds
+from tracker.config.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of one table."""
+
+    name: str
+    """As in the file, without its table."""
+    kind: Kind
+    doc: str
+    """One or two sentences for the reference."""
+    default: str = ""
+    """What holds when it is left out, for the reference."""
+    example: str = ""
+    """A TOML value."""
+    needed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One table of the file."""
+
+    name: str
+    """Dotted, such as "report.mail"."""
+    doc: str
+    keys: tuple[Key, ...] = ()
+    many: bool = False
+    """Written [[name]], once for each entry."""
+    open: bool = False
+    """Other keys are allowed: they are somebody else's."""
+
+    @property
+    def header(self) -> str:
+        """The line that opens it."""
+        return f"[[{self.name}]]" if self.many else f"[{self.name}]"
+
+
+RUN: Final = Section(
+    name="run",
+    doc="The run that this file is about.",
+    keys=(
+        Key("name", kinds.TEXT, "Name of the run: label of every metric, title of every report.",
+            example='"llama-13b"', needed=True),
+        Key("timezone", kinds.ZONE, "Zone of log times that carry none, and of times in this file without "
+            "an offset.", "UTC", '"UTC"'),
+        Key("billing", kinds.BILLING, "What is paid for: the allocation of each attempt, or the whole "
+            "reservation (then see [reservation]).", "attempt", '"attempt"'),
+    ),
+)  # fmt: skip
+
+MODEL: Final = Section(
+    name="model",
+    doc="The model. What the log says about sequence and batch wins over this table; a contradiction is "
+    "a warning.",
+    keys=(
+        Key("active_params", kinds.PARAMETERS, "Parameters that work on one token: all of a dense model, "
+            "the active ones of a mixture of experts.", "unknown: no MFU", "13e9"),
+        Key("total_params", kinds.PARAMETERS, "Parameters stored.", "unknown", "13e9"),
+        Key("sequence_length", kinds.COUNT, "Tokens in a sequence.", "as the log says", "8192"),
+        Key("global_batch_size", kinds.COUNT, "Sequences in a step; only where the log does not say.",
+            "as the log says", "1024"),
+        Key("tokens_per_step", kinds.COUNT, "Tokens in a step; only where the log does not say, instead of "
+            "sequence and batch.", "as the log says", "8_388_608"),
+        Key("layers", kinds.COUNT, "Transformer layers. With hidden_size and a sequence length, attention "
+            "FLOPs are exact and plan.attn_overhead is not used.", "unknown", "40"),
+        Key("hidden_size", kinds.COUNT, "Width of the model.", "unknown", "5120"),
+        Key("heads", kinds.COUNT, "Attention heads.", "unknown", "40"),
+        Key("head_dim", kinds.COUNT, "Dimension of one head.", "hidden_size / heads", "128"),
+        Key("causal", kinds.BOOLEAN, "Count attention FLOPs for the lower triangle only; false counts the "
+            "full square, as many published figures do.", "true", "true"),
+        Key("experts", kinds.COUNT, "Routed experts of a mixture.", "none: a dense model", "64"),
+        Key("experts_per_token", kinds.COUNT, "Routed experts that one token visits.", "unknown", "4"),
+    ),
+)  # fmt: skip
+
+HARDWARE: Final = Section(
+    name="hardware",
+    doc="What the run trains on. The peak is the dense one of one GPU at the reference precision.",
+    keys=(
+        Key("gpu", kinds.GPU, "A row of the hardware table; its peak is taken from there.",
+            "unknown: no MFU", '"h100-sxm"'),
+        Key("peak_tflops", kinds.PEAK_TFLOPS, "Dense peak of one GPU in TFLOP/s, instead of the table's.",
+            "of the table", "989"),
+        Key("precision", kinds.PRECISION, "Which peak is the reference; named beside every MFU.", "bf16",
+            '"bf16"'),
+        Key("gpus", kinds.COUNT, "GPUs of the run where neither the log nor the scheduler says.", "unknown",
+            "1024"),
+    ),
+)  # fmt: skip
+
+PLAN: Final = Section(
+    name="plan",
+    doc="What the run was meant to cost. Without this table nothing is compared with a plan.",
+    keys=(
+        Key("tokens", kinds.TOKENS, "Target, over all stages.", "sum of the stages", "4e12"),
+        Key("mfu", kinds.RATIO, "MFU over productive time.", "0.35, listed as assumed", "0.35"),
+        Key("goodput", kinds.RATIO, "Productive over allocated time.", "0.90, listed as assumed", "0.90"),
+        Key("attn_overhead", kinds.FRACTION, "Attention FLOPs beyond 6N, as a fraction of it.",
+            "0.05, listed as assumed", "0.05"),
+        Key("later_stages", kinds.FRACTION, "Later stages as a fraction of the run; 0 where stages are "
+            "listed.", "0.08, listed as assumed", "0.08"),
+        Key("rnd_multiplier", kinds.FACTOR, "Programme (with research and failed runs) over final run.",
+            "1.5, listed as assumed", "1.5"),
+        Key("start", kinds.MOMENT, "Planned start.", "first attempt", "2026-01-05T08:00:00Z"),
+        Key("deadline", kinds.MOMENT, "When it must be done.", "none", "2026-04-05T00:00:00Z"),
+        Key("budget", kinds.AMOUNT, "Money that it may cost.", "none", "1_000_000"),
+        Key("currency", kinds.TEXT, "Printed beside every amount; nothing is converted.", "USD", '"USD"'),
+        Key("gpu_hour_price", kinds.AMOUNT, "Money for one GPU-hour; or list [[plan.price]].",
+            "none: no cost", "2.0"),
+        Key("facility_overhead", kinds.FACTOR, "Energy of the facility over that of the GPUs (PUE).",
+            "1.0: GPUs only", "1.2"),
+        Key("gpu_power_w", kinds.POSITIVE, "Power of one GPU in watts.", "TDP of the hardware table", "700"),
+        Key("carbon_kg_per_mwh", kinds.NOT_NEGATIVE, "Carbon intensity of the grid.", "none: no carbon",
+            "350"),
+    ),
+)  # fmt: skip
+
+STAGE: Final = Section(
+    name="plan.stage",
+    doc="One stage of training, in order of time: pre-training, context extension, annealing ...",
+    many=True,
+    keys=(
+        Key("name", kinds.TEXT, "What people call it.", example='"pre-training"', needed=True),
+        Key("tokens", kinds.TOKENS, "Tokens trained in it.", example="3.8e12", needed=True),
+        Key("sequence_length", kinds.COUNT, "Tokens in a sequence.", "the model's", "8192"),
+        Key("gpus", kinds.COUNT, "GPUs that it runs on.", "hardware.gpus", "1024"),
+        Key("mfu", kinds.RATIO, "Its MFU.", "plan.mfu", "0.35"),
+        Key("goodput", kinds.RATIO, "Its goodput.", "plan.goodput", "0.90"),
+    ),
+)  # fmt: skip
+
+PRICE: Final = Section(
+    name="plan.price",
+    doc="A price that holds from a date on; instead of plan.gpu_hour_price.",
+    many=True,
+    keys=(
+        Key("gpu_hour_price", kinds.AMOUNT, "Money for one GPU-hour.", example="2.0", needed=True),
+        Key("from", kinds.MOMENT, "First moment that it holds.", "the start of time (first entry only)",
+            "2026-02-01T00:00:00Z"),
+    ),
+)  # fmt: skip
+
+PLAN_SOURCES: Final = Section(
+    name="plan.sources",
+    doc="Where each number of [plan] came from, by its key. One without a source is listed as assumed.",
+    keys=tuple(
+        Key(key.name, kinds.TEXT, f"Where plan.{key.name} came from.", "assumed", '"pilot run of 12 May"')
+        for key in PLAN.keys
+    ),
+)
+
+FAILURES: Final = Section(
+    name="plan.failures",
+    doc="What the plan expects to go wrong: input of the goodput model and of the plan check.",
+    keys=(
+        Key("per_day", kinds.NOT_NEGATIVE, "Unexpected interruptions a day.", example="8", needed=True),
+        Key("restart_min", kinds.NOT_NEGATIVE, "Minutes from a failure to the first new step.",
+            example="10", needed=True),
+        Key("checkpoint_interval_min", kinds.POSITIVE, "Minutes of training between checkpoints.",
+            example="30", needed=True),
+        Key("checkpoint_stall_min", kinds.NOT_NEGATIVE, "Minutes that training stands still for one.",
+            "0", "0.5"),
+    ),
+)  # fmt: skip
+
+SOURCE: Final = Section(
+    name="source",
+    doc="One place to read from. Files: a glob. Scheduler: a file that is read again when it changes, or a "
+    "command on an interval. A collector may know more keys: `tracker collectors` lists them.",
+    many=True,
+    open=True,
+    keys=(
+        Key("collector", kinds.TEXT, "A name from `tracker collectors`, or auto.", "auto", '"auto"'),
+        Key("path", kinds.PATH, "File or glob (`*`, `?`, `[...]`, `**`). New files are picked up, rotation "
+            "is followed.", "(path or command)", '"logs/*.log"'),
+        Key("command", kinds.COMMAND, "Program whose output is read, instead of a path.",
+            "(path or command)", '["sacct", "--parsable2", "--name", "pretrain"]'),
+        Key("interval_s", kinds.SECONDS, "Seconds between two runs of the command.", "60", "60"),
+        Key("timeout_s", kinds.SECONDS, "Seconds after which the command is ended.", "30", "30"),
+        Key("started_at", kinds.MOMENT, "When its run began; only where the log carries no clock.",
+            "the file's time, marked as estimated", "2026-01-05T08:00:00Z"),
+        Key("timezone", kinds.ZONE, "Zone of its times that carry none.", "run.timezone", '"Europe/Berlin"'),
+        Key("job_name", kinds.TEXT, "Scheduler rows without a log count as attempts only under this job "
+            "name, or a joined job's.", "joined jobs only", '"pretrain"'),
+    ),
+)  # fmt: skip
+
+RESERVATION: Final = Section(
+    name="reservation",
+    doc='What is paid for when billing = "reservation".',
+    keys=(
+        Key("start", kinds.MOMENT, "Its start.", "start of the first attempt", "2026-01-05T00:00:00Z"),
+        Key("end", kinds.MOMENT, "Its end.", "the moment of the answer", "2026-04-05T00:00:00Z"),
+        Key("gpus", kinds.COUNT, "Its GPUs.", "those of the largest attempt", "1024"),
+    ),
+)  # fmt: skip
+
+STORE: Final = Section(
+    name="store",
+    doc="Where the tracker keeps what it read.",
+    keys=(
+        Key("path", kinds.PATH, "The SQLite file; on a local disk where possible.", "tracker.db",
+            '"tracker.db"'),
+    ),
+)  # fmt: skip
+
+SERVE: Final = Section(
+    name="serve",
+    doc="The HTTP server of `tracker run`.",
+    keys=(
+        Key("listen", kinds.LISTEN, "Address and port; port 0 takes a free one.", "127.0.0.1:9109",
+            '"127.0.0.1:9109"'),
+        Key("linger_s", kinds.LINGER, "Seconds that a finished run stays in /metrics.", "3600", "3600"),
+    ),
+)  # fmt: skip
+
+REPORT: Final = Section(
+    name="report",
+    doc="The daily report. Without this table none is made on its own.",
+    keys=(
+        Key("at", kinds.TIME_OF_DAY, "When it is due.", "07:00", '"07:00"'),
+        Key("timezone", kinds.ZONE, "Zone of `at` and of the dates in it.", "run.timezone",
+            '"Europe/Berlin"'),
+        Key("directory", kinds.PATH, "Folder that the documents go to.", "reports-out", '"reports-out"'),
+    ),
+)  # fmt: skip
+
+MAIL: Final = Section(
+    name="report.mail",
+    doc="Whom the report is mailed to, and how. Without this table nothing is mailed.",
+    keys=(
+        Key("host", kinds.TEXT, "Mail server.", example='"smtp.example.org"', needed=True),
+        Key("port", kinds.PORT, "Its port.", "587 (starttls), 465 (implicit), 25 (none)", "587"),
+        Key("tls", kinds.TLS, "How the connection is encrypted; never silently less.", "starttls",
+            '"starttls"'),
+        Key("user", kinds.TEXT, "Name to log in with.", "no login", '"tracker"'),
+        Key("password_file", kinds.PATH, "File with the password; a password never stands in this file.",
+            "no password", '"smtp.password"'),
+        Key("from", kinds.ADDRESS, "Sender.", example='"tracker@example.org"', needed=True),
+        Key("to", kinds.ADDRESSES, "Recipients.", example='["team@example.org"]', needed=True),
+        Key("reply_to", kinds.ADDRESS, "Where answers go.", "the sender", '"lead@example.org"'),
+        Key("on_uncertain", kinds.ON_UNCERTAIN, "What to do when a mail may or may not have been sent.",
+            "resend", '"resend"'),
+    ),
+)  # fmt: skip
+
+SECTIONS: Final[Mapping[str, Section]] = {
+    section.name: section
+    for section in (
+        RUN, MODEL, HARDWARE, PLAN, PLAN_SOURCES, FAILURES, STAGE, PRICE, SOURCE, RESERVATION, STORE, SERVE,
+        REPORT, MAIL,
+    )
+}  # fmt: skip
+"""By dotted name, in the order of the reference."""
+
+SECRETS: Final = ("password", "passwd", "secret", "token", "api_key")
+"""Names of keys that hold a secret: refused wherever they stand, and their value is never shown."""

@@ -1,0 +1,330 @@
+"""A TOML file read into a `Config`: relative paths resolved, times put in a zone, the peak looked up.
+
+Edge: reads the config file, and nothing else.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import glob
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tracker.config import check, keys
+from tracker.config.check import Checked, ConfigError
+from tracker.config.kinds import in_zone, plain_json, to_us
+from tracker.config.model import Config, Mail, Report, Serve, Source
+from tracker.core.errors import TrackerError, nearest, shown
+from tracker.core.hardware import Peak, lookup, peak_flop_per_s, peak_given
+from tracker.core.plan import Plan, PlanFailures, PlanStage
+from tracker.core.prices import PriceStep
+from tracker.core.settings import Hardware, Model, Reservation, Settings, SourceSettings
+from tracker.interfaces import Collector
+
+LARGEST_FILE: Final = 1 << 20
+_MAIL_PORTS: Final = {"starttls": 587, "implicit": 465, "none": 25}
+_PLAN_ONLY: Final = ("experts", "experts_per_token")
+Collectors = Mapping[str, Collector]
+
+
+def load(path: Path, collectors: Callable[[], Collectors]) -> Config:
+    """Read a config file. `collectors` gives the known ones by name, asked only if a source needs it.
+
+    Raises ConfigError with every fault found.
+    """
+    return parse(_read(path), path=path, collectors=collectors)
+
+
+def parse(text: str, *, path: Path, collectors: Callable[[], Collectors]) -> Config:
+    """Return the config that a TOML text says, as if it stood in `path`."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(path), [f"not TOML: {error}"]) from None
+    except (RecursionError, ValueError) as error:  # nested too deep; a number of too many digits
+        raise ConfigError(str(path), [f"not usable TOML: {type(error).__name__}: {error}"[:200]]) from None
+    return _Loader(document, path, collectors).config()
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            body = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror or error}"]) from None
+    if len(body) > LARGEST_FILE:
+        raise ConfigError(str(path), [f"larger than {LARGEST_FILE} bytes: this is no config file"])
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise ConfigError(str(path), [f"not UTF-8 text (line {line}): save it as UTF-8"]) from None
+
+
+class _Loader:
+    """One pass over one document; collects problems and raises them together at the end."""
+
+    def __init__(self, document: Mapping[str, Any], path: Path, collectors: Callable[[], Collectors]) -> None:
+        self.document = document
+        self.path = path
+        self.folder = path.absolute().parent
+        self.collectors = collectors
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self.zone: dt.tzinfo = dt.UTC
+
+    def config(self) -> Config:
+        check.check_top(self.document, self.problems)
+        run = self.one(keys.RUN)
+        if "run" not in self.document:
+            self.problems.append(
+                'run.name: missing, expected a text. Write [run] and below it name = "my-run"'
+            )
+        self.zone = run.get("timezone", dt.UTC)
+        model, hardware = self.one(keys.MODEL), self.one(keys.HARDWARE)
+        peak = self.peak(hardware)
+        plan = self.plan(model, hardware, peak)
+        sources, source_settings = self.sources()
+        reservation = self.one(keys.RESERVATION)
+        store, serve = self.one(keys.STORE), self.one(keys.SERVE)
+        report = self.report()
+        self.consider(run, reservation, serve)
+        if self.problems:
+            raise ConfigError(str(self.path), self.problems)
+        settings = Settings(
+            run=run["name"],
+            billing=run.get("billing", "attempt"),
+            model=Model(**{k: v for k, v in model.items() if k not in _PLAN_ONLY}),
+            hardware=Hardware(
+                gpu=hardware.get("gpu"),
+                precision=hardware.get("precision", "bf16"),
+                peak_flop_per_s=peak.value if peak else None,
+                peak_source=peak.source.title if peak else "",
+                gpus=hardware.get("gpus"),
+            ),
+            plan=plan,
+            reservation=Reservation(
+                start_us=self.us(reservation.get("start")),
+                end_us=self.us(reservation.get("end")),
+                gpus=reservation.get("gpus"),
+            ),
+            sources=source_settings,
+        )
+        return Config(
+            path=self.path.absolute(),
+            settings=settings,
+            zone=self.zone,
+            sources=sources,
+            store=self.resolve(store.get("path", "tracker.db")),
+            serve=Serve(**serve),
+            report=report,
+            warnings=tuple(self.warnings),
+        )
+
+    def one(self, section: keys.Section) -> dict[str, Any]:
+        checked = check.check_one(self.document, section, self.problems)
+        return checked.values if checked is not None else {}
+
+    def peak(self, hardware: Mapping[str, Any]) -> Peak | None:
+        """Return the peak of the config or of the table; None without either."""
+        precision = hardware.get("precision", "bf16")
+        gpu, tflops = hardware.get("gpu"), hardware.get("peak_tflops")
+        peak = None
+        if gpu is not None:
+            try:
+                lookup(gpu)
+                peak = peak_flop_per_s(gpu, precision) if tflops is None else None
+            except TrackerError as error:
+                self.problems.append(f"hardware.gpu = {shown(gpu)}: {error}")
+        if tflops is not None:
+            try:
+                peak = peak_given(tflops, precision, name="hardware.peak_tflops")
+            except TrackerError as error:
+                self.problems.append(str(error))
+        return peak
+
+    def plan(self, model: Mapping[str, Any], hardware: Mapping[str, Any], peak: Peak | None) -> Plan | None:
+        """Return the plan, or None where the file has no [plan]."""
+        before = len(self.problems)
+        values = self.one(keys.PLAN)
+        stages = [
+            PlanStage(**s.values)
+            for s in check.check_many(self.document, keys.STAGE, self.problems)
+            if {"name", "tokens"} <= s.values.keys()
+        ]
+        prices = [
+            PriceStep(gpu_hour_price=p.values["gpu_hour_price"], since=self.utc(p.values.get("from")))
+            for p in check.check_many(self.document, keys.PRICE, self.problems)
+            if "gpu_hour_price" in p.values
+        ]
+        failures = self.one(keys.FAILURES)
+        sources = self.one(keys.PLAN_SOURCES)
+        if "plan" not in self.document or len(self.problems) > before:
+            return None
+        for name in ("start", "deadline"):
+            if name in values:
+                values[name] = self.utc(values[name])
+        model_keys = {*(key.name for key in keys.MODEL.keys)} - {"global_batch_size", "tokens_per_step"}
+        values |= {k: v for k, v in model.items() if k in model_keys}
+        values.setdefault("causal", Model().causal)
+        try:
+            return Plan(
+                peak=peak,
+                gpus=hardware.get("gpus"),
+                stages=tuple(stages),
+                prices=tuple(prices),
+                failures=PlanFailures(**failures) if failures else None,
+                sources=sources,
+                **values,
+            )
+        except TrackerError as error:
+            self.problems.append(str(error))
+            return None
+
+    def sources(self) -> tuple[tuple[Source, ...], tuple[SourceSettings, ...]]:
+        tables = check.check_many(self.document, keys.SOURCE, self.problems)
+        made = [self.source(number, table) for number, table in enumerate(tables, start=1)]
+        settings = tuple(
+            SourceSettings(
+                started_at_us=self.us(t.values.get("started_at")), job_name=t.values.get("job_name")
+            )
+            for t in tables
+        )
+        return tuple(made), settings
+
+    def source(self, number: int, table: Checked) -> Source:
+        values, where = table.values, f"source[{number}]"
+        name = values.get("collector", "auto")
+        has_path, has_command = "path" in values, "command" in values
+        raw = self.document["source"][number - 1]
+        if isinstance(raw, Mapping) and ("path" in raw) == ("command" in raw):
+            have = "both path and command" if "path" in raw else "neither path nor command"
+            self.problems.append(f"{where}: {have}. Give one: a glob of files, or a program to run")
+        if not has_command:
+            for key in ("interval_s", "timeout_s"):
+                if key in values:
+                    self.problems.append(f"{where}.{key}: only for a command")
+        self.collector(where, name, table.others, has_command)
+        pattern = command = None
+        if has_path:
+            pattern = self.glob(values["path"])
+        if has_command:
+            command = values["command"]
+        return Source(
+            number=number,
+            collector=name,
+            pattern=pattern,
+            command=command,
+            interval_s=values.get("interval_s", 60.0),
+            timeout_s=values.get("timeout_s", 30.0),
+            zone=values.get("timezone", self.zone),
+            options={key: plain_json(value) for key, value in table.others.items()},
+            shown=values.get("path") or " ".join(command or ()),
+        )
+
+    def collector(self, where: str, name: str, others: Mapping[str, Any], has_command: bool) -> None:
+        """Check a collector's name and the keys that are its own."""
+        if name == "auto" and not others:
+            if has_command:
+                self.problems.append(f"{where}.collector: name it: a command's output is not guessed at")
+            return
+        known = self.collectors()
+        if name != "auto" and name not in known:
+            hint = nearest(name, known)
+            self.problems.append(
+                f"{where}.collector = {shown(name)}: expected auto or one of {', '.join(sorted(known))}"
+                + (f", {hint}" if hint else "")
+            )
+            return
+        if has_command and known[name].kind == "log":
+            self.problems.append(
+                f"{where}.command: {name} reads a log that grows; give its path. A command is for "
+                + ", ".join(sorted(c.name for c in known.values() if c.kind != "log"))
+            )
+        options = (
+            {option for c in known.values() for option in c.options}
+            if name == "auto"
+            else {*known[name].options}
+        )
+        for other in others:
+            if other not in options:
+                more = check.unknown_key(where, other, keys.SOURCE, options)
+                self.problems.append(more)
+
+    def report(self) -> Report | None:
+        values, mail = self.one(keys.REPORT), self.one(keys.MAIL)
+        if "report" not in self.document:
+            return None
+        made = None
+        if {"host", "from", "to"} <= mail.keys():
+            if ("user" in mail) != ("password_file" in mail):
+                have, lack = ("user", "password_file") if "user" in mail else ("password_file", "user")
+                self.problems.append(f"report.mail.{lack}: missing, because {have} is set. Give both or none")
+            tls = mail.get("tls", "starttls")
+            made = Mail(
+                host=mail["host"],
+                port=mail.get("port", _MAIL_PORTS[tls]),
+                sender=mail["from"],
+                to=mail["to"],
+                tls=tls,
+                user=mail.get("user"),
+                password_file=self.resolve(mail["password_file"]) if "password_file" in mail else None,
+                reply_to=mail.get("reply_to"),
+                on_uncertain=mail.get("on_uncertain", "resend"),
+            )
+        at, zone = values.get("at", dt.time(7, 0)), values.get("timezone", self.zone)
+        if at.hour < 4 and _shifts(zone):
+            self.warnings.append(
+                f"report.at = {at:%H:%M}: clocks in {zone} change at night, so that this time may not "
+                "exist or come twice; take 04:00 or later"
+            )
+        directory = self.resolve(values.get("directory", "reports-out"))
+        return Report(at=at, zone=zone, directory=directory, mail=made)
+
+    def consider(
+        self, run: Mapping[str, Any], reservation: Mapping[str, Any], serve: Mapping[str, Any]
+    ) -> None:
+        """Look at what is only wrong together."""
+        start, end = self.us(reservation.get("start")), self.us(reservation.get("end"))
+        if start is not None and end is not None and end <= start:
+            self.problems.append(
+                f"reservation.end = {shown(str(reservation['end']))}: expected a moment after "
+                "reservation.start"
+            )
+        if reservation and run.get("billing", "attempt") != "reservation":
+            self.warnings.append('[reservation] is not used: run.billing is "attempt", not "reservation"')
+        listen = serve.get("listen")
+        if listen is not None and not listen.is_loopback:
+            self.warnings.append(
+                f"serve.listen = {shown(str(listen))}: other machines can read this run's numbers, without "
+                "encryption or password; 127.0.0.1 keeps them on this one"
+            )
+
+    def us(self, moment: dt.datetime | None) -> int | None:
+        return to_us(in_zone(moment, self.zone)) if moment is not None else None
+
+    def utc(self, moment: dt.datetime | None) -> dt.datetime | None:
+        return in_zone(moment, self.zone) if moment is not None else None
+
+    def resolve(self, path: str) -> Path:
+        """Return a path of the file as an absolute one; `~` is the home folder."""
+        plain = Path(path)
+        if path.startswith("~"):
+            try:
+                plain = plain.expanduser()
+            except RuntimeError:
+                self.problems.append(f"path = {shown(path)}: expected a known home folder after ~")
+        return self.folder / plain
+
+    def glob(self, pattern: str) -> str:
+        """Return a glob of the file as an absolute one; the config's own folder is no pattern."""
+        if pattern.startswith(("/", "~")):
+            return str(self.resolve(pattern))
+        return f"{glob.escape(str(self.folder))}/{pattern}"
+
+
+def _shifts(zone: dt.tzinfo) -> bool:
+    """Tell whether a zone's offset changes within a year."""
+    return len({dt.datetime(2026, month, 1, tzinfo=zone).utcoffset() for month in (1, 4, 7, 10)}) > 1

@@ -1,0 +1,88 @@
+"""The configuration as one frozen value: what the core needs, and what the edges need.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tracker.config.kinds import Listen
+from tracker.core.records import Json
+from tracker.core.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One [[source]]: where to read, and how."""
+
+    number: int
+    """1, 2, 3 ... as they stand in the file."""
+    collector: str
+    """A collector's name, or "auto"."""
+    pattern: str | None = None
+    """Absolute glob; None where a command is read."""
+    command: tuple[str, ...] | None = None
+    """Program and arguments; None where files are read."""
+    interval_s: float = 60.0
+    timeout_s: float = 30.0
+    zone: dt.tzinfo = dt.UTC
+    """Zone of its times that carry none."""
+    options: Mapping[str, Json] = field(default_factory=dict)
+    """Keys of its collector, as plain JSON."""
+    shown: str = ""
+    """The path or command as it stands in the file, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    """The [serve] table."""
+
+    listen: Listen = field(default=Listen("127.0.0.1", 9109))
+    linger_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """The [report.mail] table. It holds no secret: the password stays in its file."""
+
+    host: str
+    port: int
+    sender: str
+    to: tuple[str, ...]
+    tls: str = "starttls"
+    user: str | None = None
+    password_file: Path | None = None
+    reply_to: str | None = None
+    on_uncertain: str = "resend"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The [report] table."""
+
+    at: dt.time = dt.time(7, 0)
+    zone: dt.tzinfo = dt.UTC
+    directory: Path = Path("reports-out")
+    mail: Mail | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A whole config file, checked."""
+
+    path: Path
+    """The file itself, absolute."""
+    settings: Settings
+    zone: dt.tzinfo = dt.UTC
+    """[run] timezone."""
+    sources: tuple[Source, ...] = ()
+    store: Path
+    """The SQLite file, absolute."""
+    serve: Serve = field(default_factory=Serve)
+    report: Report | None = None
+    warnings: tuple[str, ...] = ()
+    """What is allowed and probably not meant."""
