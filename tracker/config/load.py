@@ -199,7 +199,8 @@ class _Loader:
         name = values.get("collector", "auto")
         has_path, has_command = "path" in values, "command" in values
         raw = self.document["source"][number - 1]
-        if isinstance(raw, Mapping) and ("path" in raw) == ("command" in raw):
+        misspelt = any(nearest(other, ("path", "command")) for other in table.others)
+        if isinstance(raw, Mapping) and ("path" in raw) == ("command" in raw) and not misspelt:
             have = "both path and command" if "path" in raw else "neither path nor command"
             self.problems.append(f"{where}: {have}. Give one: a glob of files, or a program to run")
         if not has_command:

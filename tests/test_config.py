@@ -1,0 +1,465 @@
+"""The config file: every key, every wrong type, every message."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.config import Config, ConfigError, kinds, load, parse
+from tracker.config import keys as k
+from tracker.config.kinds import Kind
+from tracker.core.settings import Model
+from tracker.interfaces import Collector, Context
+
+HERE = Path("/somewhere/run.toml")
+EXAMPLE = Path(__file__).parents[1] / "configs" / "run.example.toml"
+
+
+def _nothing(block: bytes, context: Context) -> list[object]:
+    return []
+
+
+def collector(name: str, kind: str = "log", options: tuple[str, ...] = ()) -> Collector:
+    return Collector(
+        name=name,
+        framework=name,
+        version=1,
+        parse=_nothing,  # type: ignore[arg-type]
+        detect=lambda head: None,
+        kind=kind,  # type: ignore[arg-type]
+        options=options,
+    )
+
+
+def collectors() -> Mapping[str, Collector]:
+    made = (
+        collector("megatron"),
+        collector("slurm", "scheduler", ("cluster",)),
+        collector("jsonl", options=("alias",)),
+    )
+    return {c.name: c for c in made}
+
+
+def read(text: str) -> Config:
+    return parse(text, path=HERE, collectors=collectors)
+
+
+def problems(text: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    return caught.value.problems
+
+
+def only_problem(text: str) -> str:
+    found = problems(text)
+    assert len(found) == 1, found
+    return found[0]
+
+
+MINIMAL = '[run]\nname = "r"\n'
+
+BAD: dict[Kind, tuple[str, ...]] = {
+    kinds.TEXT: ("1", "1.5", "true", "[]", "{}", '""', '"  "', "2026-01-05"),
+    kinds.PATH: ("1", "true", "[]", '""', r'"a\u0000b"'),
+    kinds.BOOLEAN: ("1", '"true"', "[]", "0.0"),
+    kinds.GPU: ("1", "true", "[]", '""'),
+    kinds.PRECISION: ("16", "true", "[]", '"bf61"', '""'),
+    kinds.PEAK_TFLOPS: (
+        '"989"', "true", "[]", "0", "-989", "nan", "inf", "989e12", "989_000", "0.989", "989_000_000_000_000",
+    ),
+    kinds.ZONE: ("1", "true", "[]", '"Europe/Berlim"', '"UTC+2"', '"../../etc/passwd"', '""'),
+    kinds.MOMENT: ("1", "true", "[]", '"soon"', "07:00:00", "1969-12-31", "2106-02-07T06:28:15Z"),
+    kinds.TIME_OF_DAY: ("7", "true", "[]", '"25:00"', '"7"', '"07:60"', '"seven"', "2026-01-05"),
+    kinds.LISTEN: ("9109", "true", "[]", '"9109"', '":9109"', '"localhost"', '"h:70000"', '"a b:1"'),
+    kinds.COMMAND: ("1", "true", "[]", '"sacct -P"', "[1]", '[""]', r'["a\u0000"]', "{}"),
+    kinds.ADDRESS: ("1", "true", "[]", '"ops"', '"a@b, c@d"', '"a@b>"', r'"a@b\r\nBcc: c@d"'),
+    kinds.ADDRESSES: ("1", "true", "[]", '"ops"', '["a@b", 1]', '["a@b", "c"]'),
+    kinds.AMOUNT: ('"2"', "true", "[]", "-1", "nan", "inf"),
+    kinds.FRACTION: ('"0.05"', "true", "[]", "-0.1", "nan", "8"),
+    kinds.RATIO: ('"0.35"', "true", "[]", "0", "-0.1", "35", "1.01", "nan", "inf", "350"),
+    kinds.FACTOR: ('"1.5"', "true", "[]", "0", "0.5", "-1", "nan", "1000"),
+    kinds.POSITIVE: ('"700"', "true", "[]", "0", "-1", "nan", "inf"),
+    kinds.NOT_NEGATIVE: ('"1"', "true", "[]", "-1", "nan", "inf"),
+    kinds.SECONDS: ('"60"', "true", "[]", "0", "-1", "nan", "1e9"),
+    kinds.LINGER: ('"60"', "true", "[]", "-1", "nan", "1e9"),
+    kinds.PORT: ('"587"', "true", "[]", "0", "-1", "1.5", "70000"),
+    kinds.COUNT: ('"8"', "true", "[]", "0", "-8", "1.5", "nan", "inf", "1e308", "4611686018427387904"),
+    kinds.PARAMETERS: ('"13e9"', "true", "[]", "0", "-13e9", "13", "nan", "inf", "1e30"),
+    kinds.TOKENS: ('"4e12"', "true", "[]", "0", "-4e12", "4", "nan", "inf", "1e30", "1" + "0" * 400),
+    kinds.BILLING: ("1", "true", "[]", '"atempt"', '""'),
+    kinds.TLS: ("1", "true", "[]", '"ssl"', '""'),
+    kinds.ON_UNCERTAIN: ("1", "true", "[]", '"retry"', '""'),
+}  # fmt: skip
+"""What each kind refuses, as TOML."""
+
+
+def every_key() -> list[tuple[k.Section, k.Key]]:
+    return [(section, key) for section in k.SECTIONS.values() for key in section.keys]
+
+
+def with_value(section: k.Section, key: k.Key, value: str) -> str:
+    """A config whose only doubtful value is this one."""
+    needed = {other.name: other.example for other in section.keys if other.needed}
+    if section is k.SOURCE and key.name not in ("path", "command"):
+        needed |= {"command": '["x"]', "collector": '"slurm"'} if key.name.endswith("_s") else {"path": '"x"'}
+    if section is k.SOURCE and key.name == "command":
+        needed["collector"] = '"slurm"'
+    if section is k.MAIL and key.name in ("user", "password_file"):
+        needed |= {"user": '"u"', "password_file": '"p"'}
+    needed[key.name] = value
+    body = "".join(f"{name} = {text}\n" for name, text in needed.items())
+    table = f"{section.header}\n{body}"
+    if section is k.MAIL:
+        table = f"[report]\n{table}"
+    return table if section is k.RUN else MINIMAL + table
+
+
+def test_every_kind_has_its_wrong_values() -> None:
+    """No key escapes the table below."""
+    assert {key.kind for _, key in every_key()} <= BAD.keys()
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [pytest.param(s, key, id=f"{s.name}.{key.name}") for s, key in every_key()]
+)
+def test_every_key_refuses_every_wrong_type(section: k.Section, key: k.Key) -> None:
+    """Each error names the key by its dotted path, the value, and what was expected."""
+    where = f"{section.name}[1]" if section.many else section.name
+    for value in BAD[key.kind]:
+        found = problems(with_value(section, key, value))
+        mine = [p for p in found if p.startswith(f"{where}.{key.name} = ") and ": expected " in p]
+
+        assert mine, (value, found)
+        assert len(mine[0]) < 700
+        assert mine[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [pytest.param(s, key, id=f"{s.name}.{key.name}") for s, key in every_key()]
+)
+def test_every_key_takes_its_example(section: k.Section, key: k.Key) -> None:
+    """What the reference shows is accepted."""
+    assert key.example
+    read(with_value(section, key, key.example))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        pytest.param("[plan]\nmfu = 35", "It looks like per cent: write 0.35", id="mfu-in-per-cent"),
+        pytest.param("[plan]\ngoodput = 90", "It looks like per cent: write 0.9", id="goodput-in-per-cent"),
+        pytest.param("[plan]\nattn_overhead = 5", "per cent: write 0.05", id="overhead-in-per-cent"),
+        pytest.param("[hardware]\npeak_tflops = 989e12", "looks like FLOP/s: write 989", id="peak-in-flop"),
+        pytest.param("[hardware]\npeak_tflops = 989_000", "GFLOP/s: write 989", id="peak-1000-too-large"),
+        pytest.param("[hardware]\npeak_tflops = 0.989", "PFLOP/s: write 989", id="peak-1000-too-small"),
+        pytest.param("[hardware]\ngpu = 'h1000'", "peak_tflops in [hardware]",
+                     id="unknown-gpu-says-what-to-add"),
+        pytest.param("[hardware]\ngpu = 'h100'", "Name one of them", id="ambiguous-gpu"),
+        pytest.param("[hardware]\ngpu = 'a100-sxm'\nprecision = 'fp8'", "fp8", id="no-such-peak-on-file"),
+        pytest.param("[hardware]\ngpu = 'h1000'\npeak_tflops = 900", "'h1000'",
+                     id="gpu-checked-beside-a-peak"),
+        pytest.param("[model]\nactive_params = 13", "In billions? Write 13e9", id="parameters-in-billions"),
+        pytest.param("[plan]\ntokens = 4", "In trillions? Write 4e12", id="tokens-in-trillions"),
+        pytest.param("[serve]\nlisten = ':9109'", "Name the host: 127.0.0.1:9109", id="no-host"),
+        pytest.param("[serve]\nlisten = 'localhost'", "Name the port: localhost:9109", id="no-port"),
+        pytest.param("[report]\ntimezone = 'Europe/Berlim'", "did you mean 'Europe/Berlin'",
+                     id="zone-misspelt"),
+        pytest.param("[report]\ntimezone = 'UTC+2'", "Etc/GMT-2", id="offset-as-zone"),
+        pytest.param(
+            "[[source]]\ncommand = 'sacct -P'\ncollector = 'slurm'", "without a shell", id="command-as-text"
+        ),
+    ],
+)  # fmt: skip
+def test_a_likely_slip_is_named(text: str, hint: str) -> None:
+    """The message says what the value probably was meant to be."""
+    assert any(hint in problem for problem in problems(MINIMAL + text))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("[hardware]\ngpusx = 8", "hardware.gpusx: unknown key, did you mean 'gpus'",
+                     id="misspelt"),
+        pytest.param("[plan.failures]\nper_dy = 8\nper_day = 1\nrestart_min = 1\ncheckpoint_interval_min = 1",
+                     "plan.failures.per_dy: unknown key, did you mean 'per_day'", id="in-a-nested-table"),
+        pytest.param("[report.mial]\nx = 1", "report.mial: unknown key, did you mean 'mail'",
+                     id="a-nested-table"),
+        pytest.param("[[plan.stage]]\nname = 'a'\ntokens = 1e12\ngpu = 8",
+                     "plan.stage[1].gpu: unknown key, did you mean 'gpus'", id="in-a-listed-table"),
+        pytest.param("[[source]]\npath = 'x'\n[[source]]\npaht = 'y'",
+                     "source[2].paht: unknown key, did you mean 'path'", id="in-the-second-source"),
+        pytest.param("[[source]]\npath = 'x'\ncollector = 'jsonl'\nalais = 'y'",
+                     "source[1].alais: unknown key, did you mean 'alias'", id="an-option-of-its-collector"),
+        pytest.param("[[source]]\npath = 'x'\ncollector = 'megatron'\nalias = 'y'",
+                     "source[1].alias: unknown key", id="an-option-of-another-collector"),
+        pytest.param("[plans]\ntokens = 1e12", "plans: unknown table, did you mean 'plan'", id="a-table"),
+        pytest.param("[plan]\nsequence_length = 8192", "it belongs below [model]", id="in-the-wrong-table"),
+        pytest.param("[plan]\n'a b\\n' = 1", "plan.'a b\\\\n': unknown key", id="a-name-with-odd-characters"),
+        pytest.param("[[source]]\npath = 'x'\ncollector = 'megtron'", "did you mean 'megatron'",
+                     id="a-collector"),
+    ],
+)  # fmt: skip
+def test_an_unknown_name_suggests_the_nearest(text: str, said: str) -> None:
+    """At the top, nested, in lists, and among a collector's own options."""
+    assert said in only_problem(MINIMAL + text)
+
+
+def test_a_key_outside_any_table_says_where_it_belongs() -> None:
+    """TOML puts what stands before the first header nowhere."""
+    found = only_problem('active_params = 13e9\n[run]\nname = "r"')
+
+    assert found == "active_params: it stands outside any table. Move it below [model]"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "run.name: missing", id="an-empty-file"),
+        pytest.param("[run]", "run.name: missing", id="a-run-without-a-name"),
+        pytest.param("run = 5", "run = 5: expected a table. Write [run]", id="a-table-that-is-a-number"),
+        pytest.param("[[run]]\nname='r'", "run: expected one table: [run]", id="double-brackets-too-many"),
+        pytest.param(MINIMAL + "[source]\npath='x'", "expected a list of tables: [[source]]",
+                     id="single-brackets"),
+        pytest.param("source = 1\n" + MINIMAL, "source = 1: expected tables", id="sources-that-are-a-number"),
+        pytest.param("source = [1]\n" + MINIMAL, "source[1] = 1: expected a table", id="a-list-of-numbers"),
+        pytest.param("plan = 1\n" + MINIMAL, "plan = 1: expected a table", id="nested-below-a-number"),
+        pytest.param(MINIMAL + "[[source]]", "source[1]: neither path nor command", id="a-source-of-nothing"),
+        pytest.param(MINIMAL + "[[source]]\npath='x'\ncommand=['x']\ncollector='slurm'",
+                     "source[1]: both path and command", id="a-source-of-two-things"),
+        pytest.param(MINIMAL + "[[source]]\ncommand=['x']", "source[1].collector: name it",
+                     id="guessing-a-command"),
+        pytest.param(MINIMAL + "[[source]]\ncommand=['x']\ncollector='megatron'", "A command is for "
+                     "slurm", id="a-log-by-command"),
+        pytest.param(MINIMAL + "[[source]]\npath='x'\ninterval_s=5", "interval_s: only for a command",
+                     id="interval"),
+        pytest.param(MINIMAL + "[reservation]\nstart=2026-02-01\nend=2026-01-01",
+                     "expected a moment after reservation.start", id="a-reservation-backwards"),
+        pytest.param(MINIMAL + "[plan]\ntokens=4e12\n[[plan.stage]]\nname='a'\ntokens=1e12",
+                     "expected stages that sum to plan.tokens", id="stages-that-do-not-sum"),
+        pytest.param(MINIMAL + "[plan]\ngpu_hour_price=2\n[[plan.price]]\ngpu_hour_price=3", "not both",
+                     id="prices"),
+        pytest.param(MINIMAL + "[model]\nactive_params=2e9\ntotal_params=1e9\n[plan]\ntokens=1e12",
+                     "at most total_params", id="more-active-than-total"),
+        pytest.param(MINIMAL + "[report]\n[report.mail]\nhost='h'\nfrom='a@b'\nto='c@d'\nuser='u'",
+                     "report.mail.password_file: missing, because user is set", id="half-a-login"),
+        pytest.param("[run\nname='r'", "not TOML: ", id="no-toml"),
+        pytest.param(MINIMAL + "name = 'again'", "not TOML: ", id="a-key-twice"),
+        pytest.param("a = " + "[" * 5_000, "not usable TOML", id="nested-too-deep"),
+        pytest.param("a = 1" + "0" * 5_000, "not usable TOML", id="a-number-without-end"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_as_a_whole(text: str, said: str) -> None:
+    """Tables of the wrong shape, and values that contradict each other."""
+    assert any(said in problem for problem in problems(text)), problems(text)
+
+
+def test_a_secret_in_the_config_is_refused_and_not_repeated() -> None:
+    """The message says where a password belongs, without the password."""
+    text = MINIMAL + "[report.mail]\nhost='h'\nfrom='a@b'\nto='c@d'\npassword='hunter2'"
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+
+    assert "report.mail.password: secrets never stand in the config" in str(caught.value)
+    assert "password_file" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_all_faults_are_named_at_once() -> None:
+    """A person edits once, not once for each fault."""
+    found = problems('[run]\nnmae = "r"\n[plan]\nmfu = 35\ngoodput = 90\n[serve]\nlisten = 1')
+
+    assert len(found) == 5
+
+
+def test_the_message_names_the_file_and_counts() -> None:
+    """One line for one fault; a heading for more."""
+    with pytest.raises(ConfigError, match=r"^/somewhere/run\.toml: plan\.mfu = 35: expected"):
+        read(MINIMAL + "[plan]\nmfu = 35")
+    with pytest.raises(ConfigError, match=r"^/somewhere/run\.toml: 2 problems\n  plan\.mfu = 35: "):
+        read(MINIMAL + "[plan]\nmfu = 35\ngoodput = 90")
+
+
+def test_the_example_is_the_settings_it_shows() -> None:
+    """configs/run.example.toml loads, with the values that stand in it."""
+    config = load(EXAMPLE, collectors)
+
+    assert config.settings.run == "llama-13b"
+    assert config.settings.hardware.peak_flop_per_s == 989e12
+    assert config.settings.plan is not None
+    assert config.settings.plan.estimate().gpu_hours_per_trillion_tokens > 0
+    assert config.settings.plan.sources == {"mfu": "pilot run of 12 December, 128 GPUs"}
+    assert [s.collector for s in config.sources] == ["auto", "slurm"]
+    assert config.report is not None
+    assert config.report.at == dt.time(7, 0)
+    assert config.warnings == ()
+
+
+def test_the_example_shows_every_table() -> None:
+    """Set or commented out, each table and each key of the plain ones stands in it."""
+    text = EXAMPLE.read_text()
+    absent = [s.name for s in k.SECTIONS.values() if s.header not in text]
+
+    assert set(absent) == {"plan.stage", "plan.price"}  # shown in docs/configuration.md
+
+
+def test_model_keys_are_the_settings_of_the_core() -> None:
+    """The table and the dataclass cannot drift apart."""
+    known = {key.name for key in k.MODEL.keys}
+    fields = {field.name for field in dataclasses.fields(Model)}
+
+    assert known - {"experts", "experts_per_token"} == fields
+
+
+def test_paths_start_at_the_folder_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at the folder the command happens to run in; home and absolute paths stand."""
+    monkeypatch.setenv("HOME", "/home/me")
+    config = read(
+        MINIMAL + "[store]\npath='db/t.db'\n[report]\ndirectory='/out'\n"
+        "[[source]]\npath='logs/*.log'\n[[source]]\npath='/abs/*.log'\n[[source]]\npath='~/l.log'"
+    )
+
+    assert config.store == Path("/somewhere/db/t.db")
+    assert config.report is not None
+    assert config.report.directory == Path("/out")
+    assert [s.pattern for s in config.sources] == [
+        "/somewhere/logs/*.log", "/abs/*.log", "/home/me/l.log",
+    ]  # fmt: skip
+
+
+def test_a_folder_with_glob_characters_is_no_pattern() -> None:
+    """The config may stand in a folder called run[1]."""
+    config = parse(MINIMAL + "[[source]]\npath='*.log'", path=Path("/a[1]/run.toml"), collectors=collectors)
+
+    assert config.sources[0].pattern == "/a[[]1]/*.log"
+
+
+def test_times_without_an_offset_are_local_to_the_run() -> None:
+    """And become UTC here, once."""
+    config = read(
+        '[run]\nname="r"\ntimezone="Europe/Berlin"\n[plan]\nstart = 2026-07-01T08:00:00\ntokens=1e12\n'
+        "deadline = 2026-08-01T00:00:00Z\n[[source]]\npath='x'\nstarted_at = 2026-01-05"
+    )
+
+    assert config.settings.plan is not None
+    assert config.settings.plan.start == dt.datetime(2026, 7, 1, 6, tzinfo=dt.UTC)
+    assert config.settings.plan.deadline == dt.datetime(2026, 8, 1, tzinfo=dt.UTC)
+    assert config.settings.sources[0].started_at_us == 1_767_567_600_000_000
+
+
+def test_a_peak_of_the_table_names_its_source() -> None:
+    """And one that is given says so."""
+    table = read(MINIMAL + "[hardware]\ngpu='h100-sxm'\nprecision='fp8'").settings.hardware
+    given = read(MINIMAL + "[hardware]\ngpu='h100-sxm'\npeak_tflops=700").settings.hardware
+
+    assert table.peak_flop_per_s == pytest.approx(1978e12, rel=2e-3)
+    assert table.peak_source
+    assert given.peak_flop_per_s == 700e12
+    assert "given" in given.peak_source
+
+
+def test_absent_tables_are_absent_knowledge() -> None:
+    """No plan, no peak, no report: None, never a default."""
+    config = read(MINIMAL)
+
+    assert config.settings.plan is None
+    assert config.settings.hardware.peak_flop_per_s is None
+    assert config.report is None
+    assert config.sources == ()
+
+
+def test_options_reach_their_collector_as_plain_json() -> None:
+    """Dates become text, so that they can be stored and compared."""
+    config = read(MINIMAL + "[[source]]\npath='x'\ncollector='slurm'\ncluster={a=[2026-01-05, 1]}")
+
+    assert config.sources[0].options == {"cluster": {"a": ["2026-01-05", 1]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        pytest.param(
+            "[report]\nat='02:30'\ntimezone='Europe/Berlin'", "may not exist or come twice", id="dst"
+        ),
+        pytest.param("[serve]\nlisten='0.0.0.0:9109'", "without encryption or password", id="open-to-all"),
+        pytest.param("[reservation]\ngpus=8", "is not used", id="a-reservation-that-is-not-billed"),
+    ],
+)
+def test_what_is_allowed_and_probably_not_meant(text: str, warning: str) -> None:
+    """Warned of, not refused."""
+    (found,) = read(MINIMAL + text).warnings
+
+    assert warning in found
+
+
+def test_no_warning_where_clocks_do_not_change() -> None:
+    """02:30 in UTC is a fine time."""
+    assert read(MINIMAL + "[report]\nat='02:30'\ntimezone='UTC'").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("from", '"Ops <ops@example.org>"'), ("to", '["a@example.org", "b@example.org"]')]
+)
+def test_mail_addresses(name: str, value: str) -> None:
+    """With a display name, one or several."""
+    mail = {"host": '"h"', "from": '"a@b"', "to": '"c@d"', name: value}
+    body = "".join(f"{key} = {text}\n" for key, text in mail.items())
+
+    report = read(MINIMAL + "[report]\n[report.mail]\n" + body).report
+
+    assert report is not None
+    assert report.mail is not None
+    assert report.mail.port == 587
+
+
+def test_files_that_are_no_config(tmp_path: Path) -> None:
+    """A folder, a missing file, binary, too large: one sentence each."""
+    binary, large = tmp_path / "b.toml", tmp_path / "l.toml"
+    binary.write_bytes(b"[run]\nname = '\xff'\n")
+    large.write_bytes(b"#" * (1 << 20) + b"\n")
+    bom = tmp_path / "bom.toml"
+    bom.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
+
+    for path, words in (
+        (tmp_path, "Is a directory"),
+        (tmp_path / "none.toml", "No such file"),
+        (binary, r"not UTF-8 text \(line 2\)"),
+        (large, "larger than"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load(path, collectors)
+    assert load(bom, collectors).settings.run == "r"
+
+
+TOML_VALUES = st.recursive(
+    st.one_of(
+        st.booleans().map(lambda b: str(b).lower()),
+        st.integers(-(10**20), 10**20).map(str),
+        st.floats(allow_nan=True).map(lambda f: repr(f)),
+        st.text(
+            st.characters(codec="utf-8", exclude_characters="'\n\r", exclude_categories=["Cc"]), max_size=20
+        ).map(lambda t: f"'{t}'"),
+        st.sampled_from(["2026-01-05", "07:00:00", "2026-01-05T00:00:00Z", "{}", "{a=1}"]),
+    ),
+    lambda inner: st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@given(data=st.data())
+def test_any_value_at_any_key_is_taken_or_explained(data: st.DataObject) -> None:
+    """Whatever stands there: a config, or a ConfigError. Nothing else comes out."""
+    section, key = data.draw(st.sampled_from(every_key()))
+    text = with_value(section, key, data.draw(TOML_VALUES))
+    said = ""
+    try:
+        read(text)
+    except ConfigError as error:
+        said = str(error)
+
+    assert said.replace("\n", "").isprintable()
