@@ -30,6 +30,8 @@ class Stream:
     written_us: int
     """The file's modification time, or its arrival where that is earlier, as first recorded: only for
     logs without a clock, and then marked as estimated."""
+    first_size: int = 0
+    """Bytes that the file held when it was first seen (the time above belongs to them)."""
     segments: tuple[Segment, ...] = ()
 
 

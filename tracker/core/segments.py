@@ -40,6 +40,10 @@ class Segment:
     resume_step: int | None = None
     resume_samples: int | None = None
     resume_tokens: int | None = None
+    train_start_us: int | None = None
+    """Stamp of the line that says the first step is about to run."""
+    work_us: int = 0
+    """Printed step times added up: the length of a log without a clock, roughly."""
     readings: int = 0
     duplicates: int = 0
     """Readings that only repeat one already there (other ranks)."""
@@ -133,6 +137,9 @@ class Segmenter:
         if at_us is not None:
             _seen(segment, at_us)
         segment.readings += 1
+        if reading.step_time_us is not None:
+            since = segment.last[2] if segment.last is not None else reading.step - 1
+            segment.work_us += reading.step_time_us * (reading.step - since)
         if segment.first is None:
             segment.first = list(reading)
         elif segment.second_step is None:
@@ -209,6 +216,8 @@ def _apply(segment: Segment, event: Event) -> None:
         samples, tokens = data.get("samples"), data.get("tokens")
         segment.resume_samples = samples if isinstance(samples, int) else segment.resume_samples
         segment.resume_tokens = tokens if isinstance(tokens, int) else segment.resume_tokens
+    elif kind is Kind.TRAIN_START:
+        segment.train_start_us = event.at_us
     elif kind is Kind.SAVE_START and event.step is not None:
         segment.top_save = max(segment.top_save or 0, event.step)
     elif (kind is Kind.SAVE_END and not data.get("async")) or kind is Kind.SAVE_DURABLE:

@@ -1,0 +1,354 @@
+"""Keeps a run's answer up to date: facts in, snapshot out, at a cost that does not grow with the run.
+
+Pure, given its Facts and Marks. Attempts, their lineage and their folds follow from the facts, the
+settings and `as_of` alone. A fold that was already made is gone on with; one whose premises changed
+(a resume cut its steps, the scheduler told of an earlier start) is made again, from a mark if there is
+one. Marks are a cache: with or without them the answer is the same, to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from tracker.core.attempts import Attempt, join
+from tracker.core.close import Closed, close
+from tracker.core.facts import Facts, Stream
+from tracker.core.fold import Fold, Frame
+from tracker.core.lineage import Lineage, trace
+from tracker.core.pieces import Piece, sort_pieces
+from tracker.core.records import Event, SchedulerRow
+from tracker.core.segments import Segment, Segmenter
+from tracker.core.settings import Settings
+
+MARK_EVERY: Final = 4096
+FOLD_VERSION: Final = 1
+"""Raised when the same records fold into other numbers: marks of the old one are ignored."""
+
+
+class Marks(Protocol):
+    """Where folds are remembered. A cache: losing it costs time, nothing else."""
+
+    def best(self, key: str, digest: str, *, step: int | None, at_us: int | None) -> bytes | None:
+        """Return the latest mark with mark.step <= step and mark.at_us <= at_us (None: no bound)."""
+        ...
+
+    def put(self, key: str, digest: str, *, step: int, at_us: int, body: bytes) -> None:
+        """Remember a fold."""
+        ...
+
+
+@dataclass(slots=True)
+class Entry:
+    """One attempt, folded and brought to `as_of`."""
+
+    attempt: Attempt
+    fold: Fold
+    closed: Closed
+
+
+@dataclass(slots=True)
+class Opened:
+    """The run as its facts have it at one moment; `core/summary.py` makes a Snapshot of it."""
+
+    as_of_us: int
+    entries: list[Entry]
+    lineage: Lineage
+    evidence: list[Piece]
+    unmatched: list[str]
+    warnings: list[str]
+
+
+class Book:
+    """Folds the attempts of one run. Keep it: the next `open` costs only what is new."""
+
+    def __init__(self, settings: Settings, *, marks: Marks | None = None) -> None:
+        self.settings = settings
+        self._marks = marks
+        self._folds: dict[str, Fold] = {}
+        self._work: dict[int, tuple[int, int]] = {}
+
+    def open(self, facts: Facts, *, as_of_us: int) -> Opened:
+        """Return the run as of a moment; what lies after it is ignored."""
+        rows = [as_known(row, as_of_us) for row in facts.scheduler_rows() if row.start_us <= as_of_us]
+        streams = [known(facts, stream, as_of_us) for stream in facts.streams()]
+
+        def work_before(stream: Stream, offset: int) -> int:
+            return self._work_before(facts, stream, offset)
+
+        found = sort_pieces(streams, rows, self.settings, work_before)
+        found.training = [piece for piece in found.training if piece.at_us <= as_of_us]
+        attempts, unmatched = join(found, rows, self.settings)
+        attempts = [attempt for attempt in attempts if attempt.start_us <= as_of_us]
+        warnings = list(found.warnings)
+        for attempt in attempts:
+            if attempt.end_us is not None and attempt.end_us > as_of_us:
+                attempt.end_us = None
+            warnings += self._count_gpus(attempt)
+        lineage = trace(attempts)
+        warnings += lineage.warnings
+        entries = self._fold_all(facts, attempts, lineage, as_of_us)
+        for number, entry in enumerate(entries, 1):
+            warnings += _entry_warnings(number, entry)
+        return Opened(
+            as_of_us=as_of_us,
+            entries=entries,
+            lineage=lineage,
+            evidence=found.evidence,
+            unmatched=unmatched,
+            warnings=list(dict.fromkeys(warnings)),
+        )
+
+    def _work_before(self, facts: Facts, stream: Stream, offset: int) -> int:
+        held = self._work.get(stream.stream_id)
+        if held is not None and held[0] == offset:
+            return held[1]
+        work, step = 0, None
+        for reading in facts.readings(stream.stream_id, end=offset):
+            if reading.step_time_us is not None:
+                since = step if step is not None and step < reading.step else reading.step - 1
+                work += reading.step_time_us * (reading.step - since)
+            step = reading.step
+        self._work[stream.stream_id] = (offset, work)
+        return work
+
+    def _count_gpus(self, attempt: Attempt) -> list[str]:
+        """Set billed and training GPUs: scheduler before log before config."""
+        stated = attempt.settings.get("gpus")
+        world = stated if isinstance(stated, int) and stated > 0 else None
+        billed = attempt.row.gpus if attempt.row is not None else None
+        attempt.gpus = billed or world or self.settings.hardware.gpus
+        attempt.world = world if world is not None else attempt.gpus
+        if attempt.gpus is not None and attempt.world is not None and attempt.world > attempt.gpus:
+            attempt.world = attempt.gpus
+            return [
+                f"job {attempt.job_id}: the log trains on {world} GPUs, the scheduler bills {billed}: "
+                f"{billed} counted"
+            ]
+        return []
+
+    def _fold_all(
+        self, facts: Facts, attempts: list[Attempt], lineage: Lineage, as_of_us: int
+    ) -> list[Entry]:
+        entries: list[Entry] = []
+        odometers: dict[int, int | None] = {}
+        kept: dict[str, Fold] = {}
+        usual_gap: int | None = None
+        startups: list[int] = []
+        following = dict(zip(lineage.path, lineage.path[1:], strict=False))
+        before = {child: parent for parent, child in following.items()}
+        for index, attempt in enumerate(attempts):
+            parent = before.get(index)
+            frame = self._frame(attempt, odometers.get(parent) if parent is not None else None)
+            key = _key(attempt)
+            fold = self._fold(facts, attempt, frame, key, as_of_us)
+            kept[key] = fold
+            usual_startup = sorted(startups)[(len(startups) - 1) // 2] if startups else None
+            closed = close(
+                fold,
+                end_us=attempt.end_us if attempt.end_us is not None else as_of_us,
+                running=attempt.running,
+                usual_gap_us=usual_gap,
+                usual_startup_us=usual_startup,
+            )
+            entries.append(Entry(attempt, fold, closed))
+            if index in following:
+                resumed = attempts[following[index]].resume_step or 0
+                odometers[index] = _odometer_at(fold, resumed)
+            if len(fold.gaps) >= 3:
+                usual_gap = sorted(fold.gaps)[(len(fold.gaps) - 1) // 2]
+            if closed.first_us is not None:
+                startups.append(closed.startup_us)
+        self._folds = kept
+        return entries
+
+    def _frame(self, attempt: Attempt, resume_tokens: int | None) -> Frame:
+        model = self.settings.model
+        length = attempt.settings.get("sequence_length")
+        batch = attempt.settings.get("global_batch_size")
+        per_step = attempt.settings.get("tokens_per_step")
+        length = length if isinstance(length, int) and length > 0 else model.sequence_length
+        for piece in attempt.pieces[:1]:
+            if piece.segment.resume_tokens is not None:
+                resume_tokens = piece.segment.resume_tokens
+            elif piece.segment.resume_samples is not None and length is not None:
+                resume_tokens = piece.segment.resume_samples * length
+        return Frame(
+            start_us=attempt.start_us,
+            resume_step=attempt.resume_step or 0,
+            cut=attempt.cut,
+            resume_tokens=resume_tokens,
+            sequence_length=length,
+            batch=batch if isinstance(batch, int) and batch > 0 else model.global_batch_size,
+            tokens_per_step=per_step if isinstance(per_step, int) and per_step > 0 else model.tokens_per_step,
+        )
+
+    def _fold(self, facts: Facts, attempt: Attempt, frame: Frame, key: str, as_of_us: int) -> Fold:
+        fold = self._folds.get(key)
+        if fold is None or fold.frame != frame or (fold.at is not None and fold.at > as_of_us):
+            fold = self._begin(frame, key, attempt, as_of_us)
+        digest = _digest(frame, attempt)
+        since_mark = 0
+        while fold.piece < len(attempt.pieces):
+            piece = attempt.pieces[fold.piece]
+            for done in _feed(fold, facts, piece, as_of_us):
+                if not done:
+                    return fold
+                since_mark += 1
+                if since_mark >= MARK_EVERY:
+                    since_mark = 0
+                    self._mark(fold, key, digest)
+            if fold.piece + 1 == len(attempt.pieces):
+                break
+            fold.piece += 1
+            fold.offset = attempt.pieces[fold.piece].segment.first_offset
+        return fold
+
+    def _begin(self, frame: Frame, key: str, attempt: Attempt, as_of_us: int) -> Fold:
+        if self._marks is not None and attempt.pieces:
+            body = self._marks.best(key, _digest(frame, attempt), step=frame.cut, at_us=as_of_us)
+            if body is not None:
+                return Fold.from_json(frame, json.loads(zlib.decompress(body)))
+        fold = Fold(frame=frame)
+        if attempt.pieces:
+            fold.offset = attempt.pieces[0].segment.first_offset
+        return fold
+
+    def _mark(self, fold: Fold, key: str, digest: str) -> None:
+        cut = fold.frame.cut
+        if self._marks is None or fold.at is None or (cut is not None and fold.step > cut):
+            return
+        body = zlib.compress(json.dumps(fold.to_json(), separators=(",", ":")).encode(), 6)
+        self._marks.put(key, digest, step=fold.step, at_us=fold.at, body=body)
+
+
+def _feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[bool]:
+    """Feed the fold what is new of a piece. Yield True for each reading taken, False at `as_of`."""
+    stream_id, end = piece.stream.stream_id, piece.end_offset
+    events = [
+        event
+        for event in facts.events(stream_id, start=fold.offset, end=end)
+        if event.at_us is None or event.at_us <= as_of_us
+    ]
+    taken = 0
+    for reading in facts.readings(stream_id, start=fold.offset, end=end):
+        while taken < len(events) and events[taken].offset <= reading.offset:
+            fold.event(events[taken])
+            fold.offset = events[taken].offset + 1
+            taken += 1
+        if (reading.at_us is not None and reading.at_us > as_of_us) or not fold.reading(
+            reading, until_us=as_of_us
+        ):
+            yield False
+            return
+        fold.offset = reading.offset + 1
+        yield True
+    for event in events[taken:]:
+        fold.event(event)
+        fold.offset = event.offset + 1
+
+
+def as_known(row: SchedulerRow, as_of_us: int) -> SchedulerRow:
+    """Return a scheduler row as it stood at a moment: one that ends later is still running."""
+    if row.end_us is None or row.end_us <= as_of_us:
+        return row
+    return replace(row, end_us=None, state="RUNNING", exit_code="", reason="")
+
+
+def known(facts: Facts, stream: Stream, as_of_us: int) -> Stream:
+    """Return a stream with what its lines said up to a moment."""
+    if all(s.seen_at_us is None or s.seen_at_us <= as_of_us for s in stream.segments):
+        return stream
+    segments: list[Segment] = []
+    for index, segment in enumerate(stream.segments):
+        if segment.seen_at_us is None or segment.seen_at_us <= as_of_us:
+            segments.append(segment)
+            continue
+        end = stream.segments[index + 1].first_offset if index + 1 < len(stream.segments) else None
+        again = _segment_until(facts, stream.stream_id, segment, end, as_of_us)
+        if again is not None:
+            segments.append(again)
+    return replace(stream, segments=tuple(segments))
+
+
+def _segment_until(
+    facts: Facts, stream_id: int, segment: Segment, end: int | None, as_of_us: int
+) -> Segment | None:
+    start = segment.first_offset
+    events = [
+        e for e in facts.events(stream_id, start=start, end=end) if e.at_us is None or e.at_us <= as_of_us
+    ]
+    blank = Segment(
+        ordinal=segment.ordinal,
+        first_offset=start,
+        begun_by=segment.begun_by if segment.begun_by in ("step_back", "restart") else "file",
+        begin_at_us=segment.begin_at_us if segment.begun_by == "restart" else None,
+    )
+    segmenter = Segmenter(blank)
+    taken, stopped_at = 0, None
+    for reading in facts.readings(stream_id, start=start, end=end):
+        if reading.at_us is not None and reading.at_us > as_of_us:
+            stopped_at = reading.offset
+            break
+        before = taken
+        while taken < len(events) and events[taken].offset <= reading.offset:
+            taken += 1
+        segmenter.feed([*_own(events[before:taken], segment), reading])
+    rest: list[Event] = [e for e in events[taken:] if stopped_at is None or e.offset < stopped_at]
+    segmenter.feed(_own(rest, segment))
+    again = segmenter.segments[-1]
+    nothing = again.readings == 0 and again.start_at_us is None and again.begun_by == "file"
+    return None if nothing and not again.settings else replace(again, ordinal=segment.ordinal)
+
+
+def _own(events: list[Event], segment: Segment) -> list[Event]:
+    """Leave out the restart that began the segment: its blank already knows it."""
+    if segment.begun_by != "restart":
+        return events
+    return [e for e in events if not (e.kind.value == "restart" and e.offset == segment.first_offset)]
+
+
+def _key(attempt: Attempt) -> str:
+    """Return a name for an attempt that no reading of it changes."""
+    if attempt.pieces:
+        piece = attempt.pieces[0]
+        return f"{piece.stream.stream_id}:{piece.segment.ordinal}"
+    assert attempt.row is not None
+    return f"job {attempt.row.job_id} {attempt.row.start_us}"
+
+
+def _digest(frame: Frame, attempt: Attempt) -> str:
+    """Return what a mark's fold depended on, besides the records themselves and the cut."""
+    parts = [FOLD_VERSION, repr(replace(frame, cut=None))]
+    parts += [
+        (p.stream.identity, p.stream.parser_version, p.segment.ordinal, p.segment.first_offset)
+        for p in attempt.pieces[:1]
+    ]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _odometer_at(fold: Fold, step: int) -> int | None:
+    """Return the token odometer at a step that a later attempt resumed from."""
+    known_at = fold.cut_odometer
+    if known_at is None:
+        return None
+    if step > fold.step:
+        per_step = fold.per_step(None)
+        return None if per_step is None else known_at + per_step * (step - fold.step)
+    return known_at
+
+
+def _entry_warnings(number: int, entry: Entry) -> list[str]:
+    warnings = []
+    if entry.closed.clipped_us > 2_000_000:
+        warnings.append(
+            f"attempt {number}: its log goes on {entry.closed.clipped_us / 1e6:.0f} s beyond the end of its "
+            f"allocation ({entry.attempt.end_from}); the excess is not counted"
+        )
+    if entry.fold.skew_us:
+        warnings.append(f"attempt {number}: the log's clock was set back by {entry.fold.skew_us / 1e6:.0f} s")
+    return warnings

@@ -1,0 +1,169 @@
+"""The JSON documents of `--json` and of the HTTP interface: one snapshot, spelt out.
+
+Pure. Times are ISO 8601 with Z, ratios 0..1, unknown is null. Keys are a contract: extended, not renamed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tracker.core.ledger import BUCKETS, AttemptLine
+from tracker.core.snapshot import Snapshot
+
+SCHEMA: Final = 1
+_US_PER_H: Final = 3_600_000_000
+
+
+def iso(at_us: int | None) -> str | None:
+    """Return a moment as ISO 8601 UTC; whole seconds where it has no fraction.
+
+    >>> iso(1_767_225_600_000_000)
+    '2026-01-01T00:00:00Z'
+    """
+    if at_us is None:
+        return None
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at_us)
+    return moment.replace(tzinfo=None).isoformat() + "Z"
+
+
+def hours(gpu_us: Mapping[str, int] | None) -> dict[str, float | None]:
+    """Return GPU-hours: `allocated` and every bucket; nulls where the GPU count is unknown."""
+    names = ("allocated", *BUCKETS)
+    return {name: None if gpu_us is None else gpu_us[name] / _US_PER_H for name in names}
+
+
+def status_document(snapshot: Snapshot) -> dict[str, Any]:
+    """Return `tracker status --json`."""
+    unexpected = [stop for stop in snapshot.interruptions if stop.kind == "unexpected"]
+    per = snapshot.per_trillion
+    steps, tokens, eff, mtbf = snapshot.steps, snapshot.tokens, snapshot.mfu, snapshot.mtbf
+    nothing = {"p10": None, "p50": None, "p90": None}
+    return {
+        "schema": SCHEMA,
+        "run": snapshot.run,
+        "as_of": iso(snapshot.as_of_us),
+        "state": snapshot.state,
+        "attempts": {"total": len(snapshot.attempts), "running": snapshot.running},
+        "interruptions": {
+            "unexpected": len(unexpected),
+            "planned": sum(1 for stop in snapshot.interruptions if stop.kind == "planned"),
+            "by_cause": dict(sorted(Counter(stop.cause for stop in unexpected).items())),
+        },
+        "steps": {
+            "net": steps.net,
+            "processed": steps.processed,
+            "last": steps.last,
+            "at_risk": steps.at_risk,
+            "unseen": steps.unseen,
+            "inherited": steps.inherited,
+        },
+        "tokens": {
+            "net": tokens.net,
+            "processed": tokens.processed,
+            "inherited": tokens.inherited,
+            "planned": tokens.planned,
+        },
+        "gpu_hours": hours(snapshot.gpu_us),
+        "goodput_ratio": snapshot.goodput_ratio,
+        "mfu": {
+            "productive_ratio": eff.productive_ratio,
+            "allocated_ratio": eff.allocated_ratio,
+            "recent_ratio": eff.recent_ratio,
+            "six_n_productive_ratio": eff.six_n_productive_ratio,
+            "reference_precision": eff.reference_precision,
+            "peak_tflop_per_s": None if eff.peak_flop_per_s is None else eff.peak_flop_per_s / 1e12,
+            "peak_source": eff.peak_source or None,
+            "flop_per_token": eff.flop_per_token,
+            "flop_method": eff.flop_method,
+        },
+        "gpu_hours_per_trillion_tokens": {
+            "realised": per.realised,
+            "recent": per.recent,
+            "plan": per.plan,
+            "ratio_to_plan": per.ratio_to_plan,
+        },
+        "mtbf": {
+            "job_hours": mtbf.job_hours,
+            "device_hours": mtbf.device_hours,
+            "device_hours_ci90": list(mtbf.device_hours_ci90),
+        },
+        "forecast": {
+            "finish_at": nothing,
+            "gpu_hours": nothing,
+            "cost": nothing,
+            "energy_mwh": nothing,
+            "days_behind_plan": None,
+        },
+        "step_time_s": snapshot.step_time_s,
+        "reported": {
+            "tflop_per_s": None
+            if snapshot.reported.flop_per_s is None
+            else snapshot.reported.flop_per_s / 1e12,
+            "hardware_flop": snapshot.reported.hardware,
+            "convention": snapshot.reported.convention or None,
+        },
+        "last_reading_at": iso(snapshot.last_reading_us),
+        "plan_finish_at": iso(snapshot.plan_finish_us),
+        "operating_point": dict(snapshot.operating_point),
+        "unmatched_jobs": list(snapshot.unmatched_jobs),
+        "rejects": {"lines": snapshot.rejects},
+        "warnings": list(snapshot.warnings),
+        "unknown": list(snapshot.unknown),
+    }
+
+
+def ledger_document(snapshot: Snapshot) -> dict[str, Any]:
+    """Return `tracker ledger --json`: one row an attempt, and the total."""
+    return {
+        "schema": SCHEMA,
+        "run": snapshot.run,
+        "as_of": iso(snapshot.as_of_us),
+        "attempts": [_attempt(line, snapshot) for line in snapshot.attempts],
+        "total": hours(snapshot.gpu_us),
+    }
+
+
+def _attempt(line: AttemptLine, snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "attempt": line.number,
+        "job_id": line.job_id,
+        "start": iso(line.start_us),
+        "end": iso(line.end_us),
+        "start_from": line.start_from,
+        "estimated": line.estimated,
+        "gpus": line.gpus,
+        "resumed_from": line.resumed_from,
+        "last_step": line.last_step,
+        "end_kind": line.end_kind,
+        "cause": line.cause,
+        "tokens": {"net": line.tokens_net, "processed": line.tokens_processed},
+        "step_time_s": line.step_time_s,
+        "mfu_ratio": line.mfu_ratio(snapshot.mfu.peak_flop_per_s),
+        "gpu_hours_per_trillion_tokens": line.hours_per_trillion,
+        "gpu_hours": hours(line.gpu_us),
+    }
+
+
+def interruptions_document(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return `tracker interruptions --json`: one row an interruption, in time order."""
+    return [
+        {
+            "id": stop.number,
+            "at": iso(stop.at_us),
+            "attempt": stop.attempt,
+            "kind": stop.kind,
+            "cause": stop.cause,
+            "evidence": stop.evidence,
+            "confidence": stop.confidence,
+            "detect_s": stop.detect_s,
+            "restart_s": stop.restart_s,
+            "redo_steps": stop.redo_steps,
+            "redo_gpu_hours": stop.redo_gpu_hours,
+            "cost": None,
+            "manual": stop.manual,
+        }
+        for stop in snapshot.interruptions
+    ]

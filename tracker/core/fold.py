@@ -1,0 +1,381 @@
+"""One attempt's records folded, in file order, into its time by bucket, its steps and its tokens.
+
+Pure. The fold is a small state that takes one reading at a time at a constant cost, can be written down
+and taken up again (`to_json`), and never looks back. All times here are wall time of the attempt in
+integer microseconds; `core/ledger.py` weighs them with GPUs.
+
+How a window gets its time. A reading's stamp says when its line was written; the printed step time says
+how long its steps took. Stamps are late by a little and, with whole seconds, early by up to one: the
+true end of a window lies in [stamp - LATE, stamp + resolution). So the end is placed at the previous
+end plus the printed duration, moved into that interval only where it falls outside. A contiguous
+stretch then keeps its whole length, whatever the rounding of single stamps; only true shortfalls are
+clipped. What a window's gap holds beyond its printed duration belongs to the saves and evaluations seen
+in it, and what they do not explain is `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from statistics import median_low
+from typing import Any, Final
+
+from tracker.core.records import Event, Flag, Kind, Reading
+
+LATE_US: Final = 100_000
+"""A line is written at most this much after its steps ended, as far as placing it goes."""
+CLOCK_BACK_US: Final = 2_000_000
+"""A stamp earlier than the previous end by more than this is a clock that was set back."""
+GAPS_KEPT: Final = 20
+_TYPICAL_KEPT: Final = 9
+_MINUTE_US: Final = 60_000_000
+_SERIES_SPAN_US: Final = 26 * 3600 * 1_000_000
+_SERIES_WORK_US: Final = 2 * 3600 * 1_000_000
+_SERIES_LONG: Final = 3400
+HANG_FACTOR: Final = 10
+HANG_LEAST_US: Final = 600 * 1_000_000
+
+_EXCLUDES: Final = int(Flag.STEP_TIME_EXCLUDES)
+_INCLUDES: Final = int(Flag.STEP_TIME_INCLUDES)
+_MEAN: Final = _EXCLUDES | _INCLUDES
+_EXTRA: Final = int(Flag.EXTRA)
+_WHOLE: Final = int(Flag.WHOLE_SECOND)
+_ROUNDED: Final = int(Flag.ROUNDED)
+_HARDWARE: Final = int(Flag.REPORTED_HARDWARE)
+
+Stop = list[Any]
+"""A save or evaluation since the last reading: [bucket, start_us, end_us, duration_us, step]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What must be known before an attempt's records can be folded."""
+
+    start_us: int
+    """Start of its allocation (or process)."""
+    resume_step: int
+    """R: the step it went on from."""
+    cut: int | None = None
+    """Steps above it are not in the lineage; None: all are."""
+    resume_tokens: int | None = None
+    """The token odometer at R, where known."""
+    sequence_length: int | None = None
+    batch: int | None = None
+    """Sequences in a step where no line says it."""
+    tokens_per_step: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Fold:
+    """The state. Durations in wall microseconds; `at` and `first_us` are moments (UTC microseconds)."""
+
+    frame: Frame
+    piece: int = 0
+    """Which of the attempt's files is being read, and from which offset on."""
+    offset: int = 0
+    first_us: int | None = None
+    """Start of the first window."""
+    at: int | None = None
+    """End of the last span: the last sign of progress."""
+    step: int = 0
+    sign_us: int | None = None
+    """Latest start-up line with a clock."""
+    productive_us: int = 0
+    lost_us: int = 0
+    checkpoint_us: int = 0
+    evaluation_us: int = 0
+    other_us: int = 0
+    steps_net: int = 0
+    steps_lost: int = 0
+    tokens_net: int = 0
+    tokens_lost: int = 0
+    tokens_known: bool = True
+    """False once a window's tokens could not be told."""
+    odometer: int | None = None
+    cut_odometer: int | None = None
+    """The token odometer at the last retained step."""
+    readings: int = 0
+    skew_us: int = 0
+    """Added to stamps since the clock was set back."""
+    base_step: int = 0
+    base_extra_us: int = 0
+    stops: list[Stop] = field(default_factory=list)
+    typical: list[int] = field(default_factory=list)
+    gaps: list[int] = field(default_factory=list)
+    last_batch: int | None = None
+    last_step_time_us: int | None = None
+    reported_sum: float = 0.0
+    reported_us: int = 0
+    reported_hardware: bool = False
+    nan_lines: int = 0
+    skipped: int = 0
+    hang_us: int = 0
+    """Part of `other_us` in which nothing was printed though the process lived on."""
+    series: list[list[int]] = field(default_factory=list)
+    """[at, productive_us, tokens_net] at the last window end of each minute, recent ones only."""
+
+    def __post_init__(self) -> None:
+        if not self.readings:
+            self.step = self.base_step = self.frame.resume_step
+            if self.odometer is None:
+                known = self.frame.resume_tokens
+                self.odometer = known if known is not None else (0 if self.step == 0 else None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as plain JSON; the frame is not in it."""
+        body = asdict(self)
+        del body["frame"]
+        return body
+
+    @classmethod
+    def from_json(cls, frame: Frame, body: Mapping[str, Any]) -> Fold:
+        """Return the state that `to_json` described."""
+        return cls(frame=frame, **body)
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> None:
+        """Take an event that stands before the next reading."""
+        kind = event.kind
+        if kind is Kind.SAVE_START:
+            self.stops.append(["checkpoint", self._stamp(event.at_us), None, None, event.step])
+        elif kind is Kind.EVAL_START:
+            self.stops.append(["evaluation", self._stamp(event.at_us), None, None, event.step])
+        elif kind is Kind.SAVE_END:
+            self._stop_ends("checkpoint", event)
+        elif kind is Kind.EVAL_END:
+            self._stop_ends("evaluation", event)
+        elif (
+            kind in (Kind.LAUNCH, Kind.SIGN, Kind.RESUME, Kind.TRAIN_START, Kind.SETTING, Kind.RESTART)
+            and event.at_us is not None
+            and self.at is None
+        ):
+            self.sign_us = event.at_us if self.sign_us is None else max(self.sign_us, event.at_us)
+
+    def _stop_ends(self, bucket: str, event: Event) -> None:
+        end_us = self._stamp(event.at_us)
+        for stop in reversed(self.stops):
+            if stop[0] == bucket and stop[2] is None and stop[3] is None:
+                stop[2], stop[3] = end_us, event.duration_us
+                stop[4] = event.step if stop[4] is None else stop[4]
+                return
+        self.stops.append([bucket, None, end_us, event.duration_us, event.step])
+
+    def _stamp(self, at_us: int | None) -> int | None:
+        return None if at_us is None else at_us + self.skew_us
+
+    def reading(self, reading: Reading, *, until_us: int | None = None) -> bool:
+        """Take the next reading. Return False, unchanged, if it lies after `until_us`."""
+        steps = reading.step - self.step
+        if steps <= 0:
+            if self.at is None and reading.at_us is not None:
+                self.sign_us = max(self.sign_us or reading.at_us, reading.at_us)
+            if not self.readings and reading.step == self.step:
+                self.odometer = self._odometer(reading) or self.odometer
+            return True
+        claim = self._claim(reading, steps)
+        known = sum(min(k, _FAR) for k in map(stop_length_us, self.stops) if k is not None)
+        start, end = self._place(reading, steps, claim, known)
+        if until_us is not None and end > until_us and (reading.at_us is None or reading.at_us > until_us):
+            return False
+        if self.first_us is None:
+            self.first_us = start
+        else:
+            self.gaps.append(end - start)
+            if len(self.gaps) > GAPS_KEPT:
+                del self.gaps[0]
+        work = self._divide(end - start, steps, claim, reading.flags)
+        self._count(reading, steps, work)
+        self._move_on(reading, claim, end, work)
+        return True
+
+    def _claim(self, reading: Reading, steps: int) -> int | None:
+        """Return the printed duration of the window, where the step time is a mean that adds up."""
+        if reading.step_time_us is None or not reading.flags & _MEAN:
+            return None
+        claim = reading.step_time_us * (reading.step - self.base_step) - self.base_extra_us
+        return claim if claim > 0 else reading.step_time_us * steps
+
+    def _place(self, reading: Reading, steps: int, claim: int | None, known: int) -> tuple[int, int]:
+        """Return the moments at which the window begins and ends."""
+        length = claim
+        if length is None:
+            step_us = reading.step_time_us or (median_low(self.typical) if self.typical else 0)
+            length = step_us * steps
+        if claim is None or not reading.flags & _INCLUDES:
+            length += known
+        begun = self.at
+        if reading.at_us is None:
+            if begun is None:
+                begun = max(self.frame.start_us, self.sign_us or self.frame.start_us)
+            return begun, begun + length
+        stamp = reading.at_us + self.skew_us
+        if begun is None:
+            begun = max(self.frame.start_us, stamp - length)
+            if claim is None and self.sign_us is not None:
+                begun = max(begun, min(self.sign_us, stamp)) if length else min(self.sign_us, stamp)
+            return min(begun, max(stamp, self.frame.start_us)), max(stamp, self.frame.start_us)
+        if stamp < begun - CLOCK_BACK_US:
+            self.skew_us += begun + length - stamp
+            stamp = begun + length
+        late = stamp - LATE_US
+        early = stamp + (999_999 if reading.flags & _WHOLE else 0)
+        end = min(max(begun + length, late), early) if claim is not None else stamp
+        return begun, max(end, begun)
+
+    def _divide(self, gap: int, steps: int, claim: int | None, flags: int) -> int:
+        """Give the gap to saves, evaluations and `other`; return what is left for the steps."""
+        known = [stop_length_us(stop) for stop in self.stops]
+        vague = sum(1 for k in known if k is None)
+        stopped = sum(k for k in known if k is not None)
+        usual = median_low(self.typical) * steps if self.typical else None
+        if claim is None:
+            stopped = min(stopped, gap)
+            work = gap - stopped
+            guess = max(0, work - usual) if vague and usual is not None else 0
+            work -= guess
+            spare = 0
+            if usual and not vague and work - usual > HANG_LEAST_US and work > HANG_FACTOR * usual:
+                spare = work - usual
+                self.hang_us += spare
+                work = usual
+        elif flags & _INCLUDES:
+            stopped = min(stopped, claim)
+            guess = max(0, claim - stopped - usual) if vague and usual is not None else 0
+            work = min(claim - stopped - guess, gap)
+            stopped = min(stopped, gap - work)
+            guess = min(guess, gap - work - stopped)
+            spare = gap - work - stopped - guess
+        else:
+            work = min(claim, gap)
+            stopped = min(stopped, gap - work)
+            guess = gap - work - stopped if vague else 0
+            spare = gap - work - stopped - guess
+        self.other_us += spare
+        self._give(known, stopped, guess, vague)
+        if not self.stops:
+            self.typical.append(work // steps)
+            if len(self.typical) > _TYPICAL_KEPT:
+                del self.typical[0]
+        return work
+
+    def _give(self, known: list[int | None], stopped: int, guess: int, vague: int) -> None:
+        """Hand out the stopped time: to known durations in order, the rest evenly to the vague ones."""
+        given = 0
+        for stop, duration in zip(self.stops, known, strict=True):
+            if duration is None:
+                given += 1
+                part = guess * given // vague - guess * (given - 1) // vague
+            else:
+                part = min(duration, stopped)
+                stopped -= part
+            if stop[0] == "checkpoint":
+                self.checkpoint_us += part
+            else:
+                self.evaluation_us += part
+
+    def _odometer(self, reading: Reading) -> int | None:
+        if reading.tokens is not None and not reading.flags & _ROUNDED:
+            return reading.tokens
+        if reading.samples is not None and self.frame.sequence_length is not None:
+            return reading.samples * self.frame.sequence_length
+        return None
+
+    def per_step(self, reading: Reading | None) -> int | None:
+        """Return tokens in a step: the line's word, else the attempt's, else the config's."""
+        frame = self.frame
+        if reading is not None and reading.tokens_per_step is not None:
+            return reading.tokens_per_step
+        batch = reading.batch if reading is not None and reading.batch is not None else self.last_batch
+        batch = batch if batch is not None else frame.batch
+        if batch is not None and frame.sequence_length is not None:
+            return batch * frame.sequence_length
+        return frame.tokens_per_step
+
+    def _count(self, reading: Reading, steps: int, work: int) -> None:
+        """Split the window's time, steps and tokens by the cut."""
+        now = self._odometer(reading)
+        per_step = self.per_step(reading)
+        tokens: int | None = None
+        if now is not None and self.odometer is not None and now >= self.odometer:
+            tokens = now - self.odometer
+            if self.readings == 0 and per_step is not None and tokens > 100 * per_step * steps:
+                tokens = per_step * steps  # the odometer at R was not what we thought
+        elif per_step is not None:
+            tokens = per_step * steps
+        kept = self.split(self.step, steps, work, tokens)
+        if kept is not None and self.odometer is not None:
+            self.cut_odometer = self.odometer + kept
+        if now is not None:
+            self.odometer = now
+        elif self.odometer is not None and tokens is not None:
+            self.odometer += tokens
+
+    def split(self, since: int, steps: int, work: int, tokens: int | None) -> int | None:
+        """Add a window (since, since + steps] to what is kept and lost; return its kept tokens, if any."""
+        cut = self.frame.cut
+        kept = steps if cut is None else min(max(cut - since, 0), steps)
+        kept_us = work * kept // steps
+        self.productive_us += kept_us
+        self.lost_us += work - kept_us
+        self.steps_net += kept
+        self.steps_lost += steps - kept
+        if tokens is None:
+            self.tokens_known = False
+            return None
+        kept_tokens = tokens * kept // steps
+        self.tokens_net += kept_tokens
+        self.tokens_lost += tokens - kept_tokens
+        return kept_tokens if kept else None
+
+    def _move_on(self, reading: Reading, claim: int | None, end: int, work: int) -> None:
+        self.at = end
+        self.step = reading.step
+        self.readings += 1
+        self.stops.clear()
+        if reading.batch is not None:
+            self.last_batch = reading.batch
+        if reading.flags & _EXTRA and claim is not None:
+            self.base_extra_us += claim
+        else:
+            self.base_step, self.base_extra_us = reading.step, 0
+        if reading.step_time_us is not None:
+            self.last_step_time_us = reading.step_time_us
+        self.skipped += reading.skipped
+        if reading.flags & Flag.NAN:
+            self.nan_lines += 1
+        if reading.reported_flop_per_s is not None:
+            self.reported_sum += reading.reported_flop_per_s * work
+            self.reported_us += work
+            self.reported_hardware = bool(reading.flags & _HARDWARE)
+        sample = [end, self.productive_us, self.tokens_net]
+        series = self.series
+        if series and series[-1][0] // _MINUTE_US == end // _MINUTE_US:
+            series[-1] = sample
+        else:
+            series.append(sample)
+            if len(series) > _SERIES_LONG:
+                self._prune(end)
+
+    def _prune(self, end: int) -> None:
+        series, keep = self.series, 0
+        while (
+            keep < len(series) - 2
+            and series[keep + 1][0] < end - _SERIES_SPAN_US
+            and self.productive_us - series[keep + 1][1] > _SERIES_WORK_US
+        ):
+            keep += 1
+        del series[:keep]
+
+
+_FAR: Final = 366 * 86400 * 1_000_000
+
+
+def stop_length_us(stop: Stop) -> int | None:
+    """Return how long a save or evaluation took, where its lines say so."""
+    _, start, end, duration, _ = stop
+    if duration is not None:
+        return int(duration)
+    if start is not None and end is not None:
+        return max(0, int(end - start))
+    return None
