@@ -27,7 +27,24 @@ from tracker.core.energy import energy_mwh, overhead
 from tracker.core.errors import InvalidValue
 from tracker.core.flop import FlopPerToken, flop_per_token
 from tracker.core.hardware import Peak, lookup
+from tracker.core.plan_parts import (
+    Assumption,
+    Estimate,
+    PlanFailures,
+    PlanStage,
+    StageEstimate,
+)
 from tracker.core.prices import Prices, PriceStep
+
+__all__ = [
+    "Assumption",
+    "Estimate",
+    "Plan",
+    "PlanFailures",
+    "PlanStage",
+    "PriceStep",
+    "StageEstimate",
+]
 
 S_PER_H: Final = 3600.0
 H_PER_DAY: Final = 24.0
@@ -45,131 +62,6 @@ DEFAULTS: Final[Mapping[str, float]] = {
     "rnd_multiplier": 1.5,
 }
 """The reference estimate's assumptions, used where the plan is silent and then listed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStage:
-    """One stage of training: pre-training, context extension, annealing, post-training."""
-
-    name: str
-    """What people call it."""
-    tokens: float
-    """Tokens trained in it, above 0."""
-    sequence_length: int | None = None
-    """Tokens per sequence; None for the model's."""
-    gpus: int | None = None
-    """GPUs it runs on; None for the plan's."""
-    mfu: float | None = None
-    """Its MFU over productive time; None for the plan's."""
-    goodput: float | None = None
-    """Its goodput; None for the plan's."""
-
-    def __post_init__(self) -> None:
-        where = f"plan.stage {self.name!r}"
-        positive(f"{where}.tokens", self.tokens, "a number of tokens above 0")
-        if self.sequence_length is not None:
-            count(f"{where}.sequence_length", self.sequence_length)
-        if self.gpus is not None:
-            count(f"{where}.gpus", self.gpus)
-        if self.mfu is not None:
-            ratio(f"{where}.mfu", self.mfu)
-        if self.goodput is not None:
-            ratio(f"{where}.goodput", self.goodput)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanFailures:
-    """What the plan expects to go wrong: the inputs of the goodput model."""
-
-    per_day: float
-    """Unexpected interruptions a day."""
-    restart_min: float
-    """From the failure to the first new step, minutes: detection included."""
-    checkpoint_interval_min: float
-    """Minutes of training between checkpoints."""
-    checkpoint_stall_min: float = 0.0
-    """Minutes training stands still per checkpoint: the blocking part."""
-
-    def __post_init__(self) -> None:
-        not_negative("plan.failures.per_day", self.per_day)
-        not_negative("plan.failures.restart_min", self.restart_min)
-        positive("plan.failures.checkpoint_interval_min", self.checkpoint_interval_min)
-        not_negative("plan.failures.checkpoint_stall_min", self.checkpoint_stall_min)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assumption:
-    """One assumption of the plan, and where it came from."""
-
-    name: str
-    """Its key in [plan]."""
-    value: float
-    """What the plan counts with."""
-    source: str | None
-    """What [plan.sources] says, None where it says nothing."""
-    is_default: bool
-    """Whether the plan was silent and the reference estimate's value stands in."""
-
-    @property
-    def is_assumed(self) -> bool:
-        """Whether nobody vouches for it."""
-        return self.source is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageEstimate:
-    """What one stage comes to."""
-
-    name: str
-    """The stage's name; ``main`` when the plan lists none."""
-    tokens: float
-    """Tokens trained."""
-    flop: FlopPerToken
-    """At its sequence length."""
-    model_flop: float
-    """FLOP of its tokens."""
-    ideal_gpu_hours: float
-    """At peak, without a second lost."""
-    step_gpu_hours: float
-    """At its MFU."""
-    billed_gpu_hours: float
-    """With its goodput."""
-    gpus: int | None
-    """GPUs it runs on."""
-    days: float | None
-    """On those; None where their number is unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """What the plan comes to. Hours are GPU-hours; the main stage leads, later stages follow."""
-
-    stages: tuple[StageEstimate, ...]
-    """The listed stages, or one for the whole."""
-    main: StageEstimate
-    """The stage with most tokens: the one that rates are quoted for."""
-    model_flop: float
-    """FLOP of the listed stages (of the main one when none is listed)."""
-    six_n_flop: float
-    """The same by plain 6N."""
-    ideal_gpu_hours: float
-    """At peak, listed stages."""
-    step_gpu_hours: float
-    """At the planned MFU, listed stages."""
-    billed_gpu_hours: float
-    """With goodput, listed stages, before the later-stages fraction."""
-    later_stages_gpu_hours: float
-    """What the later-stages fraction adds."""
-    final_gpu_hours: float
-    """The run with all its stages."""
-    programme_gpu_hours: float
-    """The run with research, ablations and failed runs."""
-    gpu_hours_per_trillion_tokens: float
-    """Of the main stage."""
-    days: float | None
-    """Wall clock of the run on its GPUs; None without a GPU count."""
-    finish_at: datetime | None
-    """Start plus days; None without either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +179,7 @@ class Plan:
                     "either gpu_hour_price or [[plan.price]] steps, not both",
                 )
         if self.budget is not None:
-            not_negative("plan.budget", self.budget, "an amount of 0 or more")
+            positive("plan.budget", self.budget, "an amount above 0")
         overhead(self.facility_overhead)
         if self.gpu_power_w is not None:
             positive("plan.gpu_power_w", self.gpu_power_w, "a power above 0, in W")
@@ -298,9 +190,14 @@ class Plan:
             if moment is not None and moment.tzinfo is None:
                 raise InvalidValue(f"plan.{name}", moment, "a time with a zone", "Write 2026-01-05T08:00:00Z")
         _ = self.price_list
-        for length in {None, *(stage.sequence_length for stage in self.stages)}:
-            if length is not None or self.sequence_length is not None or not self.stages:
-                self.flop(length)
+        has_width = self.hidden_size is not None or None not in (self.heads, self.head_dim)
+        if self.layers is not None and not has_width:
+            raise InvalidValue(
+                "model.layers",
+                self.layers,
+                "hidden_size, or heads and head_dim, beside it",
+                "Set model.hidden_size, or leave layers out and use plan.attn_overhead",
+            )
         self._check_stages()
 
     def _check_stages(self) -> None:
@@ -384,17 +281,22 @@ class Plan:
         return tuple(name for name, value in needs.items() if value is None)
 
     def flop(self, sequence_length: int | None = None) -> FlopPerToken | None:
-        """Return FLOP per token (at another sequence length, where given); None without N."""
+        """Return FLOP per token (at another sequence length, where given); None without N.
+
+        Where layers are known but no sequence length is (a log may bring it later), the
+        allowance counts, and the method says so.
+        """
         if self.active_params is None:
             return None
+        length = sequence_length if sequence_length is not None else self.sequence_length
         return flop_per_token(
             active_params=self.active_params,
             attn_overhead=float(self.attn_overhead),
-            layers=self.layers,
+            layers=self.layers if length is not None else None,
             hidden_size=self.hidden_size,
             heads=self.heads,
             head_dim=self.head_dim,
-            sequence_length=sequence_length or self.sequence_length,
+            sequence_length=length,
             causal=self.causal,
         )
 
