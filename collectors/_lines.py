@@ -1,0 +1,280 @@
+r"""How a text log is read: find the lines that matter, clean them, hand each to the rules that ask for it.
+
+Pure. A collector states `Rule`s (a gate to find the line by, a pattern, a function that makes records) and
+gets a `parse` for its `Collector`. Lines are taken one after another in file order with `context.state` as
+the only memory, so the records cannot depend on where blocks are cut.
+
+What a collector need not care about: prefixes and colours, `\r` segments, container files whose long lines
+are split, records of several lines (`Hit.open`), equal records of many ranks (`fresh`), stamps
+(`Hit.stamp_us`), event lines of GPUs, network and scheduler (`_events`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from collectors._clock import STAMP, stamp_us
+from collectors._container import CONTAINER, joined
+from collectors._scan import Scanner
+from collectors._text import Line, clean, real, segments, whole
+from tracker.core.records import Event, Json, Kind, Reading, Record, Reject, evidence, problem
+from tracker.interfaces import Context
+
+_STAMP: Final = re.compile(STAMP)
+_STAMP_WITHIN: Final = 80  # a stamp further to the right is part of the message
+_SAME_RECORD_US: Final = 5_000_000
+_SAME_RECORD_BYTES: Final = 16_384
+_REMEMBERED: Final = 8
+_REJECTED_BYTES: Final = 500
+
+
+class Hit:
+    """A line that a rule asked for, with what a rule needs to make records of it."""
+
+    __slots__ = ("context", "line", "match", "state")
+
+    def __init__(self, line: Line, context: Context) -> None:
+        self.line = line
+        """The cleaned line."""
+        self.context = context
+        self.state: dict[str, Json] = context.state
+        """The parser's memory: plain JSON."""
+        self.match: re.Match[bytes] = _ANYTHING.match(line.text)  # type: ignore[assignment]
+        """What the rule's pattern matched."""
+
+    @property
+    def text(self) -> bytes:
+        """The cleaned line's text."""
+        return self.line.text
+
+    @property
+    def offset(self) -> int:
+        """Where the line stands in the file."""
+        return self.line.offset
+
+    def group(self, name: str | int) -> bytes | None:
+        """Return a group of the pattern, None where it took no part."""
+        found: bytes | None = self.match[name]
+        return found
+
+    def word(self, name: str | int) -> str | None:
+        """Return a group as text."""
+        found = self.match[name]
+        return None if found is None else found.decode("utf-8", "replace").strip()
+
+    def count(self, name: str | int) -> int | None:
+        """Return a group as a whole number, None where it is none."""
+        return whole(self.match[name])
+
+    def number(self, name: str | int) -> float | None:
+        """Return a group as a finite number, None where it is none."""
+        return real(self.match[name])
+
+    def stamp_us(self) -> int | None:
+        """Return when the line was written, UTC: by the container's stamp, else by its own; else None."""
+        if self.line.stamp:
+            return stamp_us(self.line.stamp, self.context)
+        found = _STAMP.search(self.line.text, 0, _STAMP_WITHIN)
+        return None if found is None else stamp_us(found[0], self.context)
+
+    def event(
+        self,
+        kind: Kind,
+        *,
+        at_us: int | None = None,
+        step: int | None = None,
+        duration_us: int | None = None,
+        **data: Json,
+    ) -> Event:
+        """Return an event that this line proves; its time is the line's own unless `at_us` is given."""
+        return Event(
+            offset=self.line.offset,
+            kind=kind,
+            at_us=self.stamp_us() if at_us is None else at_us,
+            step=step,
+            duration_us=duration_us,
+            data={key: value for key, value in data.items() if value is not None},
+            text=evidence(self.line.text),
+        )
+
+    def reject(self, reason: str) -> Reject:
+        """Return this line as one that looked like ours and could not be used."""
+        return Reject(self.line.offset, self.line.text[:_REJECTED_BYTES], reason)
+
+    def reading(self, reading: Reading) -> Iterator[Record]:
+        """Yield a reading, or why it cannot be kept, or nothing where another rank has just printed it."""
+        wrong = problem(reading)
+        if wrong is not None:
+            yield self.reject(wrong)
+        elif fresh(self.state, reading):
+            yield reading
+
+    def open(self, name: str, lines: int) -> None:
+        """Ask for the next lines too, up to that many: they go to the reader's follower of that name."""
+        followed = self.state.setdefault("open", {})
+        if isinstance(followed, dict):
+            followed[name] = lines
+
+    def close(self, name: str) -> None:
+        """Take no more lines for that follower."""
+        followed = self.state.get("open")
+        if isinstance(followed, dict):
+            followed.pop(name, None)
+            if not followed:
+                del self.state["open"]
+
+
+_ANYTHING: Final = re.compile(rb"")
+
+
+def fresh(state: dict[str, Json], reading: Reading) -> bool:
+    """Return whether a reading is news: of equal records of many ranks, within seconds, the first is kept.
+
+    The others are counted in `state["copies"]`. The memory goes when a process starts (`started`), so
+    that a step done again after a restart is news.
+    """
+    recent = state.setdefault("recent", [])
+    if not isinstance(recent, list):
+        return True
+    for entry in recent:
+        if isinstance(entry, list) and entry[0] == reading.step:
+            _, at_us, offset = entry
+            if reading.at_us is not None and isinstance(at_us, int):
+                same = abs(reading.at_us - at_us) <= _SAME_RECORD_US
+            else:
+                same = isinstance(offset, int) and reading.offset - offset <= _SAME_RECORD_BYTES
+            if same:
+                count = state.get("copies", 0)
+                state["copies"] = count + 1 if isinstance(count, int) else 1
+                return False
+    if len(recent) >= _REMEMBERED:
+        del recent[0]
+    recent.append([reading.step, reading.at_us, reading.offset])
+    state.pop("events", None)  # what was said before this progress may be said again
+    return True
+
+
+def started(state: dict[str, Json]) -> None:
+    """Forget what belongs to the process before: call it where a process starts or a checkpoint is loaded."""
+    for key in ("recent", "events", "benign"):
+        state.pop(key, None)
+
+
+Make = Callable[[Hit], Iterable[Record]]
+
+
+class Rule(NamedTuple):
+    """Which lines to look at, and what to make of them."""
+
+    gate: bytes
+    """A literal that each such line holds as written: the longer and rarer, the faster."""
+    pattern: re.Pattern[bytes]
+    """Searched for in the cleaned line; no match is silence."""
+    make: Make
+    """Returns the records of the line; none is fine."""
+
+
+def rule(gate: bytes, pattern: bytes, make: Make) -> Rule:
+    """Return a rule; the pattern is compiled here, and must take linear time."""
+    return Rule(gate, re.compile(pattern), make)
+
+
+Hot = Callable[[bytes, int, int, int, Context], "Record | None"]
+"""A short cut for the most frequent line: (block, start, end, offset, context) -> its one record, or None."""
+
+
+class Reader:
+    """A text log's `parse`, made of rules."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        *,
+        followers: Mapping[str, Make] | None = None,
+        hot: tuple[bytes, Hot] | None = None,
+    ) -> None:
+        """Take the rules in the order in which they see a line. `hot` is a gate and its short cut."""
+        self.rules = tuple(rules)
+        self.followers = dict(followers or {})
+        self._hot = hot
+        gates = [one.gate for one in self.rules]
+        if hot is not None:
+            self._hot_scanner = Scanner([hot[0]])
+            gates = [gate for gate in gates if gate != hot[0]]
+        self._scanner = Scanner(gates)
+        self._marks = tuple(dict.fromkeys(one.gate for one in self.rules))
+
+    def parse(self, block: bytes, context: Context) -> Iterator[Record]:
+        """Yield the records of a block of whole lines, in file order."""
+        state = context.state
+        if "container" not in state and block:
+            state["container"] = CONTAINER.match(block) is not None
+        if state.get("container"):
+            block, places = joined(block, context)
+            yield from self._lines(block, places.at, context)
+        else:
+            yield from self._lines(block, context.offset.__add__, context)
+
+    def _lines(self, block: bytes, place: Callable[[int], int], context: Context) -> Iterator[Record]:
+        state = context.state
+        end = -1
+        for start, is_hot in [*self._hits(block), (len(block), False)]:
+            while (
+                "open" in state and end + 1 < start
+            ):  # a record of several lines goes on, whatever they hold
+                begin, end = end + 1, _line_end(block, end + 1)
+                yield from self._slow(block[begin:end], place(begin), context)
+            if start <= end or start == len(block):
+                continue
+            end = _line_end(block, start)
+            if is_hot and self._hot is not None and "open" not in state:
+                record = self._hot[1](block, start, end, place(start), context)
+                if record is not None:
+                    yield record
+                    continue
+            yield from self._slow(block[start:end], place(start), context)
+
+    def _hits(self, block: bytes) -> list[tuple[int, bool]]:
+        others = self._scanner.starts(block)
+        if self._hot is None:
+            return [(start, False) for start in others]
+        hot = self._hot_scanner.starts(block)
+        if not others:
+            return [(start, True) for start in hot]
+        return sorted({**dict.fromkeys(others, False), **dict.fromkeys(hot, True)}.items())
+
+    def _slow(self, line: bytes, offset: int, context: Context) -> Iterator[Record]:
+        state = context.state
+        for at, piece in segments(line, offset):
+            marks = [mark for mark in self._marks if mark in piece]
+            if not marks and "open" not in state:
+                continue
+            hit = Hit(clean(piece, at), context)
+            if "open" in state:
+                yield from self._follow(hit)
+            for one in self.rules:
+                if one.gate in marks:
+                    found = one.pattern.search(hit.text)
+                    if found is not None:
+                        hit.match = found
+                        yield from one.make(hit)
+
+    def _follow(self, hit: Hit) -> Iterator[Record]:
+        followed = hit.state["open"]
+        if not isinstance(followed, dict):
+            return
+        for name in list(followed):
+            left = followed[name]
+            follower = self.followers.get(name)
+            if follower is None or not isinstance(left, int) or left <= 0:
+                hit.close(name)
+                continue
+            followed[name] = left - 1
+            yield from follower(hit)
+
+
+def _line_end(block: bytes, start: int) -> int:
+    end = block.find(b"\n", start)
+    return len(block) if end < 0 else end
