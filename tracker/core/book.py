@@ -25,7 +25,7 @@ from tracker.core.records import Event, SchedulerRow
 from tracker.core.segments import Segment, Segmenter
 from tracker.core.settings import Settings
 
-MARK_EVERY: Final = 4096
+MARK_EVERY: Final = 32_768
 FOLD_VERSION: Final = 1
 """Raised when the same records fold into other numbers: marks of the old one are ignored."""
 
@@ -192,15 +192,12 @@ class Book:
         if fold is None or fold.frame != frame or (fold.at is not None and fold.at > as_of_us):
             fold = self._begin(frame, key, attempt, as_of_us)
         digest = _digest(frame, attempt)
-        since_mark = 0
         while fold.piece < len(attempt.pieces):
             piece = attempt.pieces[fold.piece]
             for done in _feed(fold, facts, piece, as_of_us):
                 if not done:
                     return fold
-                since_mark += 1
-                if since_mark >= MARK_EVERY:
-                    since_mark = 0
+                if fold.readings % MARK_EVERY == 0:
                     self._mark(fold, key, digest)
             if fold.piece + 1 == len(attempt.pieces):
                 break
@@ -222,7 +219,7 @@ class Book:
         cut = fold.frame.cut
         if self._marks is None or fold.at is None or (cut is not None and fold.step > cut):
             return
-        body = zlib.compress(json.dumps(fold.to_json(), separators=(",", ":")).encode(), 6)
+        body = zlib.compress(json.dumps(fold.to_json(), separators=(",", ":")).encode(), 1)
         self._marks.put(key, digest, step=fold.step, at_us=fold.at, body=body)
 
 

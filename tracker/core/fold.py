@@ -31,7 +31,7 @@ _TYPICAL_KEPT: Final = 9
 _MINUTE_US: Final = 60_000_000
 _SERIES_SPAN_US: Final = 26 * 3600 * 1_000_000
 _SERIES_WORK_US: Final = 2 * 3600 * 1_000_000
-_SERIES_LONG: Final = 3400
+_SERIES_LONG: Final = 1800
 HANG_FACTOR: Final = 10
 HANG_LEAST_US: Final = 600 * 1_000_000
 
@@ -42,6 +42,7 @@ _EXTRA: Final = int(Flag.EXTRA)
 _WHOLE: Final = int(Flag.WHOLE_SECOND)
 _ROUNDED: Final = int(Flag.ROUNDED)
 _HARDWARE: Final = int(Flag.REPORTED_HARDWARE)
+_UNUSUAL: Final = int(Flag.EXTRA | Flag.ROUNDED | Flag.NAN | Flag.STEP_TIME_INCLUDES | Flag.STEP_TIME_SAMPLE)
 
 Stop = list[Any]
 """A save or evaluation since the last reading: [bucket, start_us, end_us, duration_us, step]."""
@@ -166,6 +167,8 @@ class Fold:
 
     def reading(self, reading: Reading, *, until_us: int | None = None) -> bool:
         """Take the next reading. Return False, unchanged, if it lies after `until_us`."""
+        if self._plain(reading, until_us):
+            return True
         steps = reading.step - self.step
         if steps <= 0:
             if self.at is None and reading.at_us is not None:
@@ -187,6 +190,72 @@ class Fold:
         work = self._divide(end - start, steps, claim, reading.flags)
         self._count(reading, steps, work)
         self._move_on(reading, claim, end, work)
+        return True
+
+    def _plain(self, reading: Reading, until_us: int | None) -> bool:
+        """Take the usual reading in one go: the same sums as the long way, at a third of its cost.
+
+        A stamped mean that excludes stops, none of which was seen, whole on one side of the cut, with a
+        token odometer. Return False, unchanged, for anything else.
+        """
+        _, at_us, step, step_time_us, samples, tokens, batch, skipped, flags, reported, _ = reading
+        begun, since, odometer, length = self.at, self.step, self.odometer, self.frame.sequence_length
+        cut = self.frame.cut
+        steps = step - since
+        if (
+            flags & _UNUSUAL
+            or not flags & _EXCLUDES
+            or begun is None
+            or at_us is None
+            or step_time_us is None
+            or steps <= 0
+            or self.stops
+            or self.base_step != since
+            or odometer is None
+            or (cut is not None and step > cut)
+            or (until_us is not None and at_us > until_us)
+        ):
+            return False
+        if tokens is None:
+            if samples is None or length is None:
+                return False
+            tokens = samples * length
+        stamp = at_us + self.skew_us
+        if tokens < odometer or stamp < begun - CLOCK_BACK_US:
+            return False
+        claim = step_time_us * steps
+        end = begun + claim
+        if end < stamp - LATE_US:
+            end = stamp - LATE_US
+            self.other_us += end - begun - claim
+            work = claim
+        else:
+            early = stamp + 999_999 if flags & _WHOLE else stamp
+            if end > early:
+                end = early if early > begun else begun
+            work = end - begun
+        self.gaps.append(end - begun)
+        if len(self.gaps) > GAPS_KEPT:
+            del self.gaps[0]
+        self.typical.append(work // steps)
+        if len(self.typical) > _TYPICAL_KEPT:
+            del self.typical[0]
+        self.productive_us += work
+        self.steps_net += steps
+        self.tokens_net += tokens - odometer
+        self.odometer = self.cut_odometer = tokens
+        self.at = end
+        self.step = self.base_step = step
+        self.readings += 1
+        if batch is not None:
+            self.last_batch = batch
+        self.last_step_time_us = step_time_us
+        self.skipped += skipped
+        if reported is not None:
+            self.reported_sum += reported * work
+            self.reported_us += work
+            self.reported_hardware = bool(flags & _HARDWARE)
+        self._sample(end)
         return True
 
     def _claim(self, reading: Reading, steps: int) -> int | None:
@@ -348,6 +417,9 @@ class Fold:
             self.reported_sum += reading.reported_flop_per_s * work
             self.reported_us += work
             self.reported_hardware = bool(reading.flags & _HARDWARE)
+        self._sample(end)
+
+    def _sample(self, end: int) -> None:
         sample = [end, self.productive_us, self.tokens_net]
         series = self.series
         if series and series[-1][0] // _MINUTE_US == end // _MINUTE_US:

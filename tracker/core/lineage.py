@@ -19,6 +19,9 @@ TOO_FAST: Final = 3
 """A resume is not believed if the steps after it would have run this much faster than the run's usual."""
 
 
+_ROUNDING_US: Final = 2_000_000
+
+
 @dataclass(slots=True)
 class Lineage:
     """The path, and what it says of the run."""
@@ -82,15 +85,25 @@ def _resume(attempt: Attempt, saves: Sequence[int], end: int | None) -> tuple[in
         return None, ""
     if first.step <= 1:
         return 0, "fresh"
+    if end is None and attempt.pieces[0].segment.begun_by == "launch" and _fits(attempt, 0):
+        return 0, "fresh"
     interval = _interval(attempt)
     covered = [s for s in saves if s < first.step and (interval is None or s >= first.step - interval)]
     if covered:
         return max(covered), "checkpoint"
     if interval is not None:
         return max(0, first.step - (_steps_by_clock(attempt, interval) or interval)), "interval"
-    if end is not None and end < first.step:
+    if end is not None and end < first.step and _fits(attempt, end):
         return end, "interval"
     return first.step - 1, "interval"
+
+
+def _fits(attempt: Attempt, since: int) -> bool:
+    """Tell whether the steps from `since` to the first reading fit into the time since the launch."""
+    first = attempt.first
+    if first is None or first.at_us is None or not first.step_time_us:
+        return True
+    return (first.step - since) * first.step_time_us <= first.at_us - attempt.start_us + _ROUNDING_US
 
 
 def _interval(attempt: Attempt) -> int | None:
