@@ -7,7 +7,8 @@ integer microseconds; `core/ledger.py` weighs them with GPUs.
 How a window gets its time. A reading's stamp says when its line was written; the printed step time says
 how long its steps took. Stamps are late by a little and, with whole seconds, early by up to one: the
 true end of a window lies in [stamp - LATE, stamp + resolution). So the end is placed at the previous
-end plus the printed duration, moved into that interval only where it falls outside. A contiguous
+end plus the printed duration where that falls inside, else at the interval's near end (at the stamp
+itself where the steps fall short: the gap then holds something else). A contiguous
 stretch then keeps its whole length, whatever the rounding of single stamps; only true shortfalls are
 clipped. What a window's gap holds beyond its printed duration belongs to the saves and evaluations seen
 in it, and what they do not explain is `other`.
@@ -226,7 +227,7 @@ class Fold:
         claim = step_time_us * steps
         end = begun + claim
         if end < stamp - LATE_US:
-            end = stamp - LATE_US
+            end = stamp
             self.other_us += end - begun - claim
             work = claim
         else:
@@ -287,9 +288,8 @@ class Fold:
         if stamp < begun - CLOCK_BACK_US:
             self.skew_us += begun + length - stamp
             stamp = begun + length
-        late = stamp - LATE_US
         early = stamp + (999_999 if reading.flags & _WHOLE else 0)
-        end = min(max(begun + length, late), early) if claim is not None else stamp
+        end = stamp if claim is None or begun + length < stamp - LATE_US else min(begun + length, early)
         return begun, max(end, begun)
 
     def _divide(self, gap: int, steps: int, claim: int | None, flags: int) -> int:
