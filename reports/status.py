@@ -1,0 +1,138 @@
+"""A run's state in a dozen lines for people: Snapshot -> names and values.
+
+Pure. All rounding is by `reports/numbers.py`; a figure always comes with its convention.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from reports.numbers import UNKNOWN, count, factor, hours, moment, per_cent, scaled, seconds
+from tracker.core.ledger import BUCKETS
+from tracker.core.snapshot import Snapshot
+
+Pair = tuple[str, str]
+
+
+def status_pairs(snapshot: Snapshot) -> list[Pair]:
+    """Return what `tracker status` prints."""
+    pairs = [
+        ("run", snapshot.run),
+        ("as of", moment(snapshot.as_of_us)),
+        ("state", _state(snapshot)),
+        ("tokens", _tokens(snapshot)),
+        ("steps", _steps(snapshot)),
+        ("GPU-hours", _gpu_hours(snapshot)),
+        ("goodput", per_cent(snapshot.goodput_ratio)),
+        ("MFU", _mfu(snapshot)),
+        ("per 1e12 tokens", _per_trillion(snapshot)),
+        ("step time", seconds(snapshot.step_time_s)),
+        ("interruptions", _interruptions(snapshot)),
+        ("MTBF", _mtbf(snapshot)),
+    ]
+    if snapshot.operating_point:
+        pairs.append(("trains on", _operating_point(snapshot)))
+    if snapshot.rejects:
+        pairs.append(("rejected", f"{count(snapshot.rejects)} lines: see `tracker check`"))
+    if snapshot.unmatched_jobs:
+        pairs.append(("unmatched jobs", _some(snapshot.unmatched_jobs)))
+    if snapshot.warnings:
+        pairs.append(("warnings", "\n".join(snapshot.warnings)))
+    if snapshot.unknown:
+        pairs.append(("not known", "\n".join(snapshot.unknown)))
+    return pairs
+
+
+def _state(snapshot: Snapshot) -> str:
+    text = snapshot.state
+    if snapshot.attempts:
+        text += f", {len(snapshot.attempts)} attempt{'s' if len(snapshot.attempts) > 1 else ''}"
+    if snapshot.last_reading_us is not None:
+        text += f", last reading {moment(snapshot.last_reading_us)}"
+    return text
+
+
+def _tokens(snapshot: Snapshot) -> str:
+    tokens = snapshot.tokens
+    if tokens.net is None:
+        return UNKNOWN
+    done = tokens.net + (tokens.inherited or 0)
+    text = f"{scaled(done)} in the model"
+    if tokens.planned:
+        text += f", {per_cent(done / tokens.planned)} of {scaled(tokens.planned)} planned"
+    if tokens.inherited:
+        text += f" ({scaled(tokens.inherited)} from before the first attempt seen)"
+    if tokens.processed is not None:
+        text += f"; {scaled(tokens.processed)} processed"
+    return text
+
+
+def _steps(snapshot: Snapshot) -> str:
+    steps = snapshot.steps
+    text = f"{count(steps.net)} in the model, {count(steps.processed)} processed, last {count(steps.last)}"
+    if steps.at_risk is not None:
+        text += f", {count(steps.at_risk)} without a durable checkpoint"
+    if steps.unseen:
+        text += f", {count(steps.unseen)} unseen"
+    return text
+
+
+def _gpu_hours(snapshot: Snapshot) -> str:
+    gpu_us = snapshot.gpu_us
+    if gpu_us is None:
+        return UNKNOWN
+    parts = ", ".join(f"{hours(gpu_us[name] / 3.6e9)} {name}" for name in BUCKETS if gpu_us[name])
+    return f"{hours(gpu_us['allocated'] / 3.6e9)} allocated" + (f": {parts}" if parts else "")
+
+
+def _mfu(snapshot: Snapshot) -> str:
+    mfu = snapshot.mfu
+    if mfu.productive_ratio is None:
+        return UNKNOWN
+    peak = mfu.peak_flop_per_s
+    reference = f"{mfu.reference_precision}, {UNKNOWN if peak is None else f'{peak / 1e12:g}'} TFLOP/s"
+    return (
+        f"{per_cent(mfu.productive_ratio)} productive, {per_cent(mfu.allocated_ratio)} allocated, "
+        f"{per_cent(mfu.recent_ratio)} in the last hour of work\n"
+        f"of the dense peak ({reference}), FLOPs by {mfu.flop_method}; "
+        f"{per_cent(mfu.six_n_productive_ratio)} productive by 6N"
+    )
+
+
+def _per_trillion(snapshot: Snapshot) -> str:
+    per = snapshot.per_trillion
+    text = f"{hours(per.realised)} GPU-hours realised, {hours(per.recent)} in the last 24 h"
+    if per.plan is not None:
+        text += f", {hours(per.plan)} planned"
+    if per.ratio_to_plan is not None:
+        text += f" ({factor(per.ratio_to_plan)} of the plan)"
+    return text if per.realised is not None or per.plan is not None else UNKNOWN
+
+
+def _interruptions(snapshot: Snapshot) -> str:
+    unexpected = Counter(s.cause for s in snapshot.interruptions if s.kind == "unexpected")
+    planned = sum(1 for s in snapshot.interruptions if s.kind == "planned")
+    text = f"{unexpected.total()} unexpected"
+    if unexpected:
+        text += " (" + ", ".join(f"{n} {cause}" for cause, n in unexpected.most_common()) + ")"
+    return f"{text}, {planned} planned"
+
+
+def _mtbf(snapshot: Snapshot) -> str:
+    mtbf = snapshot.mtbf
+    low, high = mtbf.device_hours_ci90
+    if mtbf.job_hours is None:
+        return f"above {hours(low)} device hours (90 %)" if low is not None else UNKNOWN
+    text = f"{hours(mtbf.job_hours)} h of the job"
+    if mtbf.device_hours is not None:
+        text += f", {hours(mtbf.device_hours)} device hours (90 %: {hours(low)} to {hours(high)})"
+    return text
+
+
+def _operating_point(snapshot: Snapshot) -> str:
+    return ", ".join(f"{name} {value}" for name, value in snapshot.operating_point.items())
+
+
+def _some(words: tuple[str, ...], most: int = 8) -> str:
+    rest = len(words) - most
+    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,114 @@
+"""How answers are printed: JSON, tables on a terminal, aligned text everywhere else.
+
+Edge: writes to standard output. Text of logs is hostile: nothing that a terminal would obey gets through.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from reports.tables import Table
+from tracker.cli import printable
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document; ASCII only, so that any terminal and any pipe can take it."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def print_pairs(pairs: Sequence[tuple[str, str]], *, title: str = "") -> None:
+    """Print names and values, one a line; a value of several lines is indented."""
+    width = max((len(name) for name, _ in pairs), default=0)
+    rich = on_terminal()
+    if title:
+        _line(title, bold=rich)
+    for name, value in pairs:
+        lines = printable(value).split("\n")
+        head = f"{name:<{width}}"
+        click.echo(f"{click.style(head, fg='cyan') if rich else head}  {lines[0]}")
+        for line in lines[1:]:
+            click.echo(f"{'':<{width}}  {line}")
+
+
+def print_table(table: Table) -> None:
+    """Print a table: with lines and colours on a terminal, else aligned with two blanks between columns."""
+    if on_terminal():
+        _rich(table)
+    else:
+        _plain(table)
+
+
+def on_terminal() -> bool:
+    """Tell whether standard output is a terminal that wants colours."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def talk(text: str) -> None:
+    """Say something beside the answer, on standard error."""
+    click.echo(printable(text), err=True)
+
+
+def _line(text: str, *, bold: bool = False) -> None:
+    click.echo(click.style(printable(text), bold=True) if bold else printable(text))
+
+
+def _plain(table: Table) -> None:
+    if table.title:
+        _line(table.title)
+    numeric = [heading.startswith(">") for heading in table.headings]
+    names = [heading.removeprefix(">") for heading in table.headings]
+    rows = [[printable(cell).replace("\n", " ") for cell in row] for row in table.rows]
+    foot = [printable(cell) for cell in table.foot] if table.foot is not None else None
+    everything = [names, *rows, *([foot] if foot is not None else [])]
+    widths = [max(len(row[column]) for row in everything) for column in range(len(names))]
+
+    def written(row: Sequence[str]) -> str:
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        return "  ".join(cells).rstrip()
+
+    click.echo(written(names))
+    for row in rows:
+        click.echo(written(row))
+    if foot is not None:
+        click.echo("  ".join("-" * width for width in widths))
+        click.echo(written(foot))
+    for note in table.notes:
+        _line(note)
+
+
+def _rich(table: Table) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(
+        title=Text(printable(table.title), style="bold") if table.title else None,
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        show_footer=table.foot is not None,
+        pad_edge=False,
+    )
+    for column, heading in enumerate(table.headings):
+        foot = printable(table.foot[column]) if table.foot is not None else ""
+        drawn.add_column(
+            Text(heading.removeprefix(">")),
+            footer=Text(foot, style="bold"),
+            justify="right" if heading.startswith(">") else "left",
+            no_wrap=heading.startswith(">"),
+        )
+    for row in table.rows:
+        drawn.add_row(*(Text(printable(cell)) for cell in row))
+    console = Console(highlight=False)
+    console.print(drawn)
+    for note in table.notes:
+        console.print(Text(printable(note), style="dim"))

@@ -1,0 +1,268 @@
+"""What the metrics page shows: one table of families, each a name, its help, and how a snapshot fills it.
+
+Pure. A family reads values that are already there; it computes nothing. What is unknown has no sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from tracker.core.ledger import BUCKETS
+from tracker.core.snapshot import STATES, Snapshot
+from tracker.vitals import Vitals
+
+LABEL_CHARS: Final = 120
+"""Text from logs is cut to this before it becomes a label's value."""
+MOST_REASONS: Final = 40
+"""Reasons shown one by one; the rest is summed as "other"."""
+
+Samples = Iterable[tuple[tuple[str, ...], float | int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is shown of one run."""
+
+    run: str
+    snapshot: Snapshot | None = None
+    """None before the first one, and after a finished run's linger time."""
+    vitals: Vitals = field(default_factory=Vitals)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric family. Its label `run` comes first and is not listed."""
+
+    name: str
+    kind: Literal["gauge", "counter", "info"]
+    help: str
+    samples: Callable[[Page], Samples]
+    labels: tuple[str, ...] = ()
+    values: str = ""
+    """What its labels may be, for the reference."""
+
+
+def _of(read: Callable[[Snapshot], float | int | None]) -> Callable[[Page], Samples]:
+    def samples(page: Page) -> Samples:
+        return [((), read(page.snapshot))] if page.snapshot is not None else []
+
+    return samples
+
+
+def _by(read: Callable[[Snapshot], Samples]) -> Callable[[Page], Samples]:
+    def samples(page: Page) -> Samples:
+        return read(page.snapshot) if page.snapshot is not None else []
+
+    return samples
+
+
+def _own(read: Callable[[Vitals], float | int | None]) -> Callable[[Page], Samples]:
+    return lambda page: [((), read(page.vitals))]
+
+
+def _own_by(read: Callable[[Vitals], Samples]) -> Callable[[Page], Samples]:
+    return lambda page: read(page.vitals)
+
+
+def _seconds(us: int | None) -> float | None:
+    return us / 1e6 if us is not None else None
+
+
+def _hours(hours: float | None) -> float | None:
+    return hours * 3600 if hours is not None else None
+
+
+def _gpu_seconds(snapshot: Snapshot, bucket: str) -> float | None:
+    return _seconds(snapshot.gpu_us[bucket]) if snapshot.gpu_us is not None else None
+
+
+def _mfu(snapshot: Snapshot) -> Samples:
+    mfu, reference = snapshot.mfu, snapshot.mfu.reference_precision
+    yield ("productive", reference), mfu.productive_ratio
+    yield ("allocated", reference), mfu.allocated_ratio
+    yield ("recent", reference), mfu.recent_ratio
+    yield ("six_n_productive", reference), mfu.six_n_productive_ratio
+
+
+def _per_trillion(snapshot: Snapshot) -> Samples:
+    yield ("realised",), snapshot.per_trillion.realised
+    yield ("recent",), snapshot.per_trillion.recent
+    yield ("plan",), snapshot.per_trillion.plan
+
+
+def _interruptions(snapshot: Snapshot) -> Samples:
+    counts: dict[tuple[str, ...], int] = {}
+    for interruption in snapshot.interruptions:
+        key = (interruption.kind, interruption.cause)
+        counts[key] = counts.get(key, 0) + 1
+    return sorted(counts.items())
+
+
+OPERATING_POINT: Final = (
+    "gpu", "gpu_name", "gpus", "precision", "global_batch_size", "sequence_length", "micro_batch_size",
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel", "expert_parallel",
+    "recompute", "framework", "framework_version",
+)  # fmt: skip
+"""Labels of training_operating_point_info; what the log does not say is empty."""
+
+
+def _operating_point(snapshot: Snapshot) -> Samples:
+    point = snapshot.operating_point
+    if point:
+        yield tuple(label(str(point.get(name, ""))) for name in OPERATING_POINT), 1
+
+
+def _convention(snapshot: Snapshot) -> Samples:
+    mfu = snapshot.mfu
+    yield (mfu.reference_precision, label(mfu.flop_method or ""), label(mfu.peak_source)), 1
+
+
+def _reasons(counts: Iterable[tuple[str, int]]) -> Samples:
+    """Return the largest counts by reason, bounded, the rest as "other"."""
+    ordered = sorted(counts, key=lambda item: (-item[1], item[0]))
+    sums: dict[str, int] = {}
+    for place, (reason, count) in enumerate(ordered):
+        name = label(reason) if place < MOST_REASONS else "other"
+        sums[name] = sums.get(name, 0) + count
+    return [((reason,), count) for reason, count in sums.items()]
+
+
+def label(text: str) -> str:
+    """Return text of a log as a label's value: bounded, printable, valid UTF-8.
+
+    >>> label("a" * 200 + chr(27))[-3:]
+    'aa…'
+    """
+    clean = "".join(c if c.isprintable() else "?" for c in text[: LABEL_CHARS * 2])
+    return clean if len(clean) <= LABEL_CHARS else clean[: LABEL_CHARS - 1] + "…"
+
+
+FAMILIES: Final = (
+    Family("training_allocated_gpu_seconds_total", "counter",
+           "GPU time allocated to the run so far, pending time included.",
+           _of(lambda s: _gpu_seconds(s, "allocated"))),
+    Family("training_processed_tokens_total", "counter",
+           "Tokens of all executed steps, discarded ones too.", _of(lambda s: s.tokens.processed)),
+    Family("training_attempts_total", "counter", "Launches of the job, failed ones too.",
+           _of(lambda s: len(s.attempts))),
+    Family("training_running_attempts", "gauge", "Attempts that run now.", _of(lambda s: s.running)),
+    Family("training_gpu_seconds", "gauge",
+           "GPU time by what became of it; the buckets sum to the allocation.",
+           _by(lambda s: [((bucket,), _gpu_seconds(s, bucket)) for bucket in BUCKETS]), ("bucket",),
+           ", ".join(BUCKETS)),
+    Family("training_net_tokens", "gauge",
+           "Tokens that are in the model as it stands, since the first observed attempt.",
+           _of(lambda s: s.tokens.net)),
+    Family("training_inherited_tokens", "gauge", "Tokens from before the first observed attempt.",
+           _of(lambda s: s.tokens.inherited)),
+    Family("training_planned_tokens", "gauge", "Target of the plan, over all stages.",
+           _of(lambda s: s.tokens.planned)),
+    Family("training_mfu_ratio", "gauge",
+           "Model FLOPs utilisation, by what the time below the line is. "
+           "`reference` names the precision whose dense peak is 1.",
+           _by(_mfu), ("scope", "reference"),
+           "scope: productive, allocated, recent (last hour of productive time), six_n_productive (6N, no "
+           "attention)"),
+    Family("training_goodput_ratio", "gauge", "Productive over allocated GPU time, pending time left out.",
+           _of(lambda s: s.goodput_ratio)),
+    Family("training_gpu_hours_per_trillion_tokens", "gauge",
+           "Allocated GPU-hours for 1e12 retained tokens (the plan's unit).", _by(_per_trillion), ("kind",),
+           "realised, recent (last 24 h of allocation), plan"),
+    Family("training_interruptions", "gauge",
+           "Ends of attempts that were not the end of training, by root cause.", _by(_interruptions),
+           ("kind", "cause"), "kind: unexpected, planned; cause: see `tracker interruptions`"),
+    Family("training_mtbf_seconds", "gauge",
+           "Mean time between unexpected interruptions; device: times GPUs.",
+           _by(lambda s: [(("job",), _hours(s.mtbf.job_hours)), (("device",), _hours(s.mtbf.device_hours))]),
+           ("scope",), "job, device"),
+    Family("training_step", "gauge", "Number of the last step that is in the model.",
+           _of(lambda s: s.steps.last)),
+    Family("training_net_steps", "gauge", "Steps that are in the model, since the first observed attempt.",
+           _of(lambda s: s.steps.net)),
+    Family("training_processed_steps", "gauge", "Steps executed, discarded ones too.",
+           _of(lambda s: s.steps.processed)),
+    Family("training_at_risk_steps", "gauge", "Steps that no durable checkpoint covers yet.",
+           _of(lambda s: s.steps.at_risk)),
+    Family("training_step_time_seconds", "gauge",
+           "Wall time of a step, mean over the last window between two readings.",
+           _of(lambda s: s.step_time_s)),
+    Family("training_forecast_finish_timestamp_seconds", "gauge",
+           "When training will be done, by probability `p` that it is done by then.", lambda page: [], ("p",),
+           "0.1, 0.5, 0.9"),
+    Family("training_forecast_gpu_hours", "gauge",
+           "GPU-hours of the whole run at its finish, by probability `p` (the plan's unit).", lambda page: [],
+           ("p",), "0.1, 0.5, 0.9"),
+    Family("training_plan_finish_timestamp_seconds", "gauge", "When the plan is done.",
+           _of(lambda s: _seconds(s.plan_finish_us))),
+    Family("training_last_reading_timestamp_seconds", "gauge",
+           "When the last line with a step was written.", _of(lambda s: _seconds(s.last_reading_us))),
+    Family("training_run_state", "gauge", "1 for the state that the run is in, 0 for the others.",
+           _by(lambda s: [((state,), int(state == s.state)) for state in STATES]), ("state",),
+           ", ".join(STATES)),
+    Family("training_operating_point_info", "info",
+           "What the run trains on and how, as far as the log says it.", _by(_operating_point),
+           OPERATING_POINT, "text of the log, cut; empty where unknown"),
+    Family("training_convention_info", "info", "What the MFU is measured against.", _by(_convention),
+           ("reference", "flop_method", "peak_source"),
+           "flop_method: 6N, 6N*(1+a), 6N+attention_full, 6N+attention_causal"),
+    Family("training_reported_flops_per_second", "gauge",
+           "What the framework itself claims per GPU, in its own convention; never mixed with ours.",
+           _by(lambda s: [(("hardware" if s.reported.hardware else "model",), s.reported.flop_per_s)]),
+           ("counts",), "model, hardware (recomputation counted)"),
+    Family("tracker_ready", "gauge",
+           "1 once all sources were read to their end and a first snapshot is there.",
+           _own(lambda v: int(v.ready))),
+    Family("tracker_read_lines_total", "counter", "Log lines read since the tracker started.",
+           _own(lambda v: v.read_lines)),
+    Family("tracker_read_bytes_total", "counter",
+           "Bytes read since the tracker started, after decompression.", _own(lambda v: v.read_bytes)),
+    Family("tracker_stored_readings_total", "counter", "Readings stored since the tracker started.",
+           _own(lambda v: v.stored_readings)),
+    Family("tracker_rejected_lines_total", "counter",
+           "Lines that looked like ours and could not be used, over the life of the store.",
+           _own_by(lambda v: _reasons(v.rejects.items())), ("reason",),
+           "few words; `tracker check` shows lines"),
+    Family("tracker_skipped_bytes_total", "counter", "Bytes passed over unparsed since the tracker started.",
+           _own_by(lambda v: _reasons(v.skipped_bytes.items())), ("reason",), "too_long, nul"),
+    Family("tracker_rotations_total", "counter", "Files that went on under another name.",
+           _own(lambda v: v.rotations)),
+    Family("tracker_truncations_total", "counter", "Files whose content was replaced in place.",
+           _own(lambda v: v.truncations)),
+    Family("tracker_source_up", "gauge", "1 if the last look at a [[source]] succeeded.",
+           _own_by(lambda v: [((str(s.number),), int(s.up)) for s in v.sources]), ("source",), "1, 2, 3 ..."),
+    Family("tracker_source_files", "gauge", "Files that a [[source]] means now.",
+           _own_by(lambda v: [((str(s.number),), s.files) for s in v.sources]), ("source",), "1, 2, 3 ..."),
+    Family("tracker_source_lag_bytes", "gauge", "Bytes that are there and not yet read.",
+           _own_by(lambda v: [((str(s.number),), s.lag_bytes) for s in v.sources]), ("source",),
+           "1, 2, 3 ..."),
+    Family("tracker_source_info", "info", "What a [[source]] is.",
+           _own_by(lambda v: [((str(s.number), s.collector, label(s.shown)), 1) for s in v.sources]),
+           ("source", "collector", "reads"), "as in the config"),
+    Family("tracker_unreadable_files", "gauge", "Files that the last pass could not read.",
+           _own_by(lambda v: _reasons(v.unreadable_files.items())), ("reason",), "few words"),
+    Family("tracker_last_pass_timestamp_seconds", "gauge", "When the sources were last looked at.",
+           _own(lambda v: _seconds(v.last_pass_us))),
+    Family("tracker_snapshot_timestamp_seconds", "gauge", "The moment that the numbers above are of.",
+           _of(lambda s: _seconds(s.as_of_us))),
+    Family("tracker_snapshot_duration_seconds", "gauge", "How long the last snapshot took to make.",
+           _own(lambda v: v.snapshot_s)),
+    Family("tracker_store_up", "gauge", "1 if the last use of the store succeeded.",
+           _own(lambda v: int(v.store_up) if v.store_up is not None else None)),
+    Family("tracker_store_errors_total", "counter", "Uses of the store that failed.",
+           _own(lambda v: v.store_errors)),
+    Family("tracker_store_bytes", "gauge", "Size of the store.", _own(lambda v: v.store_bytes)),
+    Family("tracker_wal_bytes", "gauge", "Size of the store's write-ahead log.", _own(lambda v: v.wal_bytes)),
+    Family("tracker_job_last_success_timestamp_seconds", "gauge", "When a periodic job last succeeded.",
+           _own_by(lambda v: [((j.name,), _seconds(j.last_success_us)) for j in v.jobs]), ("job_name",),
+           "see docs/operations"),
+    Family("tracker_job_duration_seconds", "gauge", "How long a periodic job last took.",
+           _own_by(lambda v: [((j.name,), j.last_duration_s) for j in v.jobs]), ("job_name",), "likewise"),
+    Family("tracker_job_failures_total", "counter", "Runs of a periodic job that failed.",
+           _own_by(lambda v: [((j.name,), j.failures) for j in v.jobs]), ("job_name",), "likewise"),
+)  # fmt: skip
+"""Every family of a run. Those of the process (`tracker_build_info`, `process_*`) come besides."""
+
+UNIT_EXCEPTIONS: Final = ("training_gpu_hours_per_trillion_tokens", "training_forecast_gpu_hours")
+"""Their unit is the plan's; promtool asks for seconds, and is answered with this list."""
