@@ -56,15 +56,16 @@ def _crash(a: Attempt, rng: random.Random, node: str, rank: int) -> Iterator[Sai
             early,
             (
                 f"{node} kernel: [{rng.randint(10**5, 10**6)}.{rng.randint(0, 999_999):06d}] NVRM: Xid "
-                f"(PCI:0000:{rng.randint(1, 200):02x}:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+                f"(PCI:0000:{rng.randint(1, 200):02x}:00): 79, pid='<unknown>', name=<unknown>, "
+                f"GPU has fallen off the bus.\n"
             ),
         )
     error = {
         "gpu": "RuntimeError: CUDA error: unspecified launch failure",
         "gpu_hbm": "RuntimeError: CUDA error: uncorrectable ECC error encountered",
         "software": "ValueError: shard 0172 of the data index has 4095 tokens, expected 4096",
-        "out_of_memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.44 GiB. GPU 3 has a total "
-        "capacity of 79.10 GiB of which 1.08 GiB is free.",
+        "out_of_memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.44 GiB. "
+        "GPU 3 has a total capacity of 79.10 GiB of which 1.08 GiB is free.",
     }[a.cause or "software"]
     yield (
         early,
@@ -84,25 +85,26 @@ def _hang(run: Run, a: Attempt, rng: random.Random, node: str, rank: int) -> Ite
     if a.cause == "network":
         yield (
             noticed - 5 * SECOND,
-            f"{node}:{rng.randint(1000, 9999)}:{rng.randint(10_000, 60_000)} [{rank % 8}] NCCL WARN NET/IB : Got "
-            f"completion from peer 10.4.{rng.randint(0, 9)}.{rng.randint(2, 250)}<47210> with status=12 opcode=0 "
-            f"len=0 vendor err 129 (Send)\n",
+            f"{node}:{rng.randint(1000, 9999)}:{rng.randint(10_000, 60_000)} [{rank % 8}] NCCL WARN "
+            f"NET/IB : Got completion from peer 10.4.{rng.randint(0, 9)}.{rng.randint(2, 250)}<47210> "
+            f"with status=12 opcode=0 len=0 vendor err 129 (Send)\n",
         )
     moment = dt.datetime.fromtimestamp(noticed // SECOND, dt.UTC)
     clock = f"{moment.month}{moment:%d %H:%M:%S}.{noticed % SECOND * 1000:09d}"
     for victim in sorted({rank, (rank + 1) % a.world, (rank + 9) % a.world}):
         yield (
             noticed,
-            f"[rank{victim}]:[E{clock} ProcessGroupNCCL.cpp:629] [Rank {victim}] Watchdog caught collective operation "
-            f"timeout: WorkNCCL(SeqNum={rng.randint(10_000, 99_999)}, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, "
-            f"Timeout(ms)={timeout_us // 1000}) ran for {timeout_us // 1000 + 40} milliseconds before timing out.\n",
+            f"[rank{victim}]:[E{clock} ProcessGroupNCCL.cpp:629] [Rank {victim}] Watchdog caught "
+            f"collective operation timeout: WorkNCCL(SeqNum={rng.randint(10_000, 99_999)}, OpType=ALLREDUCE, "
+            f"NumelIn=4096, NumelOut=4096, Timeout(ms)={timeout_us // 1000}) ran for "
+            f"{timeout_us // 1000 + 40} milliseconds before timing out.\n",
         )
     yield (
         noticed,
-        f"[rank{rank}]:[E{clock} ProcessGroupNCCL.cpp:684] Some NCCL operations have failed or timed out. Due to the "
-        f"asynchronous nature of CUDA kernels, subsequent GPU operations might run on corrupted/incomplete data.\n"
-        f"[rank{rank}]:[E{clock} ProcessGroupNCCL.cpp:690] To avoid data inconsistency, we are taking the entire "
-        f"process down.\n",
+        f"[rank{rank}]:[E{clock} ProcessGroupNCCL.cpp:684] Some NCCL operations have failed or timed out. "
+        f"Due to the asynchronous nature of CUDA kernels, later operations might run on incomplete data.\n"
+        f"[rank{rank}]:[E{clock} ProcessGroupNCCL.cpp:690] To avoid data inconsistency, we are taking the "
+        f"entire process down.\n",
     )
     yield a.gone_us, _elastic(a, node, rank, -6)
 

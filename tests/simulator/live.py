@@ -66,7 +66,7 @@ class Player:
         return None if self.over else self.todo[self.done].at_us
 
     def advance(self, until_us: int) -> int:
-        """Do all that happens up to a moment, and perhaps a part of the next line; return how much was done."""
+        """Do all that happens up to a moment, perhaps a part of the next line; return how much."""
         before = self.done
         while not self.over and self.todo[self.done].at_us <= until_us:
             self.step()

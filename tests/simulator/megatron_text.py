@@ -63,12 +63,10 @@ class _Words:
         if self.style in ("bloom", "megatron_old"):
             yield at_us, f"{self.last}time (ms) | {name}: {ms:.2f}\n"
             return
-        low = ms
         yield (
             at_us,
-            (
-                f"{self.last}(min, max) time across ranks (ms):\n{self.last}    {(name + ' ').ljust(48, '.')}: ({low:.2f}, {ms:.2f})\n"
-            ),
+            f"{self.last}(min, max) time across ranks (ms):\n"
+            f"{self.last}    {(name + ' ').ljust(48, '.')}: ({ms:.2f}, {ms:.2f})\n",
         )
 
     # ------------------------------------------------------------------ start
@@ -84,7 +82,8 @@ class _Words:
         else:
             yield (
                 began,
-                f"SLURM_JOB_ID={a.job.job_id} SLURM_JOB_NAME=pretrain nodes={-(-a.job.gpus // p.gpus_per_node)}\n",
+                f"SLURM_JOB_ID={a.job.job_id} SLURM_JOB_NAME=pretrain "
+                f"nodes={-(-a.job.gpus // p.gpus_per_node)}\n",
             )
         yield began, self.banner()
         for name, start, end in a.phases:
@@ -100,11 +99,12 @@ class _Words:
                     yield from self.datetime(end, "after in-job setup and before initialize_megatron", began)
                 yield from self.datetime(end, "after megatron is initialized")
                 yield end, f"{self.first}building GPT model ...\n"
-                for tensor in range(p.tensor_parallel):
+                shard = int(p.active_params / p.tensor_parallel / p.pipeline_parallel)
+                for rank in range(p.tensor_parallel):
                     yield (
                         end,
-                        f"{self._prefix(tensor)} > number of parameters on (tensor, pipeline) model parallel rank "
-                        f"({tensor}, 0): {int(p.active_params / p.tensor_parallel / p.pipeline_parallel)}\n",
+                        f"{self._prefix(rank)} > number of parameters on (tensor, pipeline) model parallel "
+                        f"rank ({rank}, 0): {shard}\n",
                     )
             elif name == "load":
                 yield from self.load(start, end)
@@ -122,14 +122,15 @@ class _Words:
         if self.style == "megatron":
             yield (
                 at,
-                f"[{self.stamp(at)}] [WARNING] [nvrx] [NestedRestarter] name=[InJob] state=handling stage=starting\n",
+                f"[{self.stamp(at)}] [WARNING] [nvrx] [NestedRestarter] name=[InJob] state=handling "
+                f"stage=starting\n",
             )
         elif self.sight.event_us is not None:
             moment = f"{self.stamp(at)},{at % SECOND // 1000:03d}"
             yield (
                 at,
-                f"[{moment}] torch.distributed.elastic.agent.server.api: [INFO] [default] Worker group FAILED. "
-                f"3/3 attempts left; will restart worker group\n",
+                f"[{moment}] torch.distributed.elastic.agent.server.api: [INFO] [default] "
+                f"Worker group FAILED. 3/3 attempts left; will restart worker group\n",
             )
 
     def banner(self) -> str:
@@ -142,7 +143,8 @@ class _Words:
         )
         sizes = (
             f"using world size: {a.world}, data-parallel size: {self.data_parallel}{context}, "
-            f"tensor-model-parallel size: {p.tensor_parallel}, pipeline-model-parallel size: {p.pipeline_parallel} "
+            f"tensor-model-parallel size: {p.tensor_parallel}, "
+            f"pipeline-model-parallel size: {p.pipeline_parallel} "
         )
         arguments = {
             "bf16": "True",
@@ -180,7 +182,8 @@ class _Words:
         if step == 0:
             yield (
                 end,
-                f"{self.first}WARNING: could not find the metadata file {_DIRECTORY}/latest_checkpointed_iteration.txt \n"
+                f"{self.first}WARNING: could not find the metadata file "
+                f"{_DIRECTORY}/latest_checkpointed_iteration.txt \n"
                 f"{self.first}    will not load any checkpoints and will start from random\n",
             )
             return
@@ -228,9 +231,9 @@ class _Words:
                 f" iteration {step:8d}/{p.total_steps:8d} | consumed samples: {samples:12d} "
                 f"| consumed tokens: {samples * p.sequence_length:12d} "
                 f"| elapsed time per iteration (s): {elapsed_us / 1e6:.2f} | learning rate: {rate:.3E} "
-                f"| global batch size: {batch:5d} | lm loss: {loss:.6E} | grad norm: {norm:.3f} | num zeros: 0.0 "
-                f"| number of skipped iterations: {skipped:3d} | number of nan iterations: {nan:3d} "
-                f"| samples per second: {batch / elapsed_us * 1e6:.3f} | TFLOPs: {flop * 4 / 3:.2f} |\n"
+                f"| global batch size: {batch:5d} | lm loss: {loss:.6E} | grad norm: {norm:.3f} "
+                f"| num zeros: 0.0 | number of skipped iterations: {skipped:3d} "
+                f"| number of nan iterations: {nan:3d} | samples per second: {batch / elapsed_us * 1e6:.3f} | TFLOPs: {flop * 4 / 3:.2f} |\n"
             )
         head = f" [{self.stamp(end)}]" if self.sight.stamp_us is not None else ""
         through = f" throughput per GPU (TFLOP/s/GPU): {flop:.1f} |" if self.sight.excludes else ""
@@ -263,7 +266,8 @@ class _Words:
             stamp = f"[{self.stamp(block.end_us)}] " if modern else ""
             yield (
                 block.end_us,
-                f"{self.first}  {stamp}scheduled an async checkpoint save at iteration {step} to {_DIRECTORY}\n",
+                f"{self.first}  {stamp}scheduled an async checkpoint save at iteration {step} "
+                f"to {_DIRECTORY}\n",
             )
         else:
             yield from self.saved(block, block.end_us)
@@ -285,7 +289,8 @@ class _Words:
         place = f" [ t 1/{p.tensor_parallel}, p 1/{p.pipeline_parallel} ]" if modern else ""
         yield (
             at_us,
-            f"{self.first}  {stamp}successfully saved checkpoint from iteration {block.step:7d} to {_DIRECTORY}{place}\n",
+            f"{self.first}  {stamp}successfully saved checkpoint from iteration {block.step:7d} "
+            f"to {_DIRECTORY}{place}\n",
         )
 
     def evaluation(self, block: Block, end: int) -> Iterator[Said]:

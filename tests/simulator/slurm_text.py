@@ -54,8 +54,10 @@ def _job(run: Run, job: Job, now: int) -> list[str]:
     inner = f"{start}|{start}|{end}|{took}"
     return [
         f"{job.job_id}|pretrain|trainer|{state}|{code}|{rest}|{tres}|{nodes}|None|{job.comment}|{node}",
-        f"{job.job_id}.batch|batch||{step_state}|{code}|{inner}|cpu=96,gres/gpu={p.gpus_per_node},mem=1T,node=1|1|||node-0001",
-        f"{job.job_id}.extern|extern||{'COMPLETED' if ended else 'RUNNING'}|0:0|{inner}|{tres}|{nodes}|||{node}",
+        f"{job.job_id}.batch|batch||{step_state}|{code}|{inner}"
+        f"|cpu=96,gres/gpu={p.gpus_per_node},mem=1T,node=1|1|||node-0001",
+        f"{job.job_id}.extern|extern||{'COMPLETED' if ended else 'RUNNING'}|0:0|{inner}"
+        f"|{tres}|{nodes}|||{node}",
         f"{job.job_id}.0|python3||{step_state}|{code}|{inner}|{tres}|{nodes}|||{node}",
     ]
 

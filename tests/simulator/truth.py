@@ -50,7 +50,7 @@ BUCKETS: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class AttemptTruth:
-    """What the ledger must say of one attempt. Times are microseconds since 1970, buckets GPU-microseconds."""
+    """What the ledger must say of one attempt. Moments are UTC microseconds, buckets GPU-microseconds."""
 
     attempt: int
     job_id: str
