@@ -224,7 +224,10 @@ class Book:
 
 
 def _feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[bool]:
-    """Feed the fold what is new of a piece. Yield True for each reading taken, False at `as_of`."""
+    """Feed the fold what is new of a piece. Yield True for each reading taken, False at `as_of`.
+
+    Of a line that yields both, the reading comes first: what begins on its line begins after its steps.
+    """
     stream_id, end = piece.stream.stream_id, piece.end_offset
     events = [
         event
@@ -233,7 +236,7 @@ def _feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[boo
     ]
     taken = 0
     for reading in facts.readings(stream_id, start=fold.offset, end=end):
-        while taken < len(events) and events[taken].offset <= reading.offset:
+        while taken < len(events) and events[taken].offset < reading.offset:
             fold.event(events[taken])
             fold.offset = events[taken].offset + 1
             taken += 1
@@ -242,7 +245,8 @@ def _feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[boo
         ):
             yield False
             return
-        fold.offset = reading.offset + 1
+        same_line = taken < len(events) and events[taken].offset == reading.offset
+        fold.offset = reading.offset if same_line else reading.offset + 1
         yield True
     for event in events[taken:]:
         fold.event(event)
@@ -292,7 +296,7 @@ def _segment_until(
             stopped_at = reading.offset
             break
         before = taken
-        while taken < len(events) and events[taken].offset <= reading.offset:
+        while taken < len(events) and events[taken].offset < reading.offset:
             taken += 1
         segmenter.feed([*_own(events[before:taken], segment), reading])
     rest: list[Event] = [e for e in events[taken:] if stopped_at is None or e.offset < stopped_at]
