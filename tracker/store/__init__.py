@@ -1,0 +1,53 @@
+"""The facts in one SQLite file: one way in (`Writer`), one way out (`Reader`).
+
+Edge. Here and nowhere else is SQL. docs/store.md explains what is stored.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tracker.store.batch import Changes, Mark, NewStream, StoredStream, StreamBatch, StreamChange
+from tracker.store.connection import Journal
+from tracker.store.lock import WAIT_S, Owner, RunLock, running
+from tracker.store.reader import Reader, Rejected, StreamReport
+from tracker.store.schema import SCHEMA_VERSION, migrate_in_child, stored_version
+from tracker.store.writer import Writer
+
+
+class Store:
+    """The two ways to open a store. `migrate_in_child` makes it, or brings it up to date, before."""
+
+    @staticmethod
+    def open_writer(
+        path: str | Path, *, durable: bool = False, journal: Journal | None = None, wait_s: float = WAIT_S
+    ) -> Writer:
+        """Open an existing store to write it; see `Writer`."""
+        return Writer(path, durable=durable, journal=journal, wait_s=wait_s)
+
+    @staticmethod
+    def open_reader(path: str | Path) -> Reader:
+        """Open an existing store to read it; see `Reader`."""
+        return Reader(path)
+
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Changes",
+    "Journal",
+    "Mark",
+    "NewStream",
+    "Owner",
+    "Reader",
+    "Rejected",
+    "RunLock",
+    "Store",
+    "StoredStream",
+    "StreamBatch",
+    "StreamChange",
+    "StreamReport",
+    "Writer",
+    "migrate_in_child",
+    "running",
+    "stored_version",
+]

@@ -1,0 +1,115 @@
+"""What can go wrong with the file that holds the facts, in words for the person who must mend it.
+
+Edge: knows SQLite's error codes, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tracker.core.errors import TrackerError
+
+
+class StoreError(TrackerError):
+    """The store cannot do what was asked."""
+
+
+class StoreMissing(StoreError):
+    """There is no store at this path."""
+
+
+class StoreOutdated(StoreError):
+    """The store was written by an older version and must be migrated."""
+
+
+class StoreNewer(StoreError):
+    """The store was written by a newer version than this one."""
+
+
+class StoreForeign(StoreError):
+    """The file is a database, but not one of ours."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is damaged, or no database at all."""
+
+
+class StoreFull(StoreError):
+    """The disk has no room left, or the quota is used up. Passes when there is room again."""
+
+
+class StoreReadOnly(StoreError):
+    """The file, its folder or its disk cannot be written. Passes when the permission is back."""
+
+
+class StoreBusy(StoreError):
+    """Another process held the store for longer than we wait. Passes by itself."""
+
+
+class StoreInUse(StoreError):
+    """Another sidecar works on this store."""
+
+
+class StoreGone(StoreError):
+    """The file was deleted, moved or replaced while it was open."""
+
+
+PASSING: Final = (StoreFull, StoreReadOnly, StoreBusy)
+"""Errors that may pass by themselves: keep what is to be written and try again later."""
+
+_FULL = (13,)
+_READ_ONLY = (8, 3)
+_BUSY = (5, 6)
+_CORRUPT = (11, 26)
+_CANNOT_OPEN = (14,)
+_IO_ERROR = (10,)
+
+
+def explain(error: sqlite3.Error, path: Path) -> StoreError | None:
+    """Return SQLite's error as a sentence with a remedy; None where only a bug of ours can cause it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = None if code is None else code & 0xFF
+    if primary in _FULL:
+        return StoreFull(
+            f"no room to write {path} ({error}). Free space on its disk or raise the quota; "
+            "nothing is lost, the logs are read on from the last commit."
+        )
+    if primary in _READ_ONLY:
+        return StoreReadOnly(
+            f"{path} cannot be written ({error}). The file, its folder and the disk must be writable "
+            "for the user who runs the tracker."
+        )
+    if primary in _BUSY:
+        return StoreBusy(
+            f"{path} is locked by another process ({error}). It is tried again; if it stays, look for a "
+            "program other than `tracker` that holds it open."
+        )
+    if primary in _CORRUPT:
+        return StoreCorrupt(
+            f"{path} is damaged or no database ({error}). Run `tracker db check {path}`; then "
+            f"`tracker db restore {path} BACKUP`, or move the file away and let the logs be read again."
+        )
+    if primary in _CANNOT_OPEN:
+        return StoreReadOnly(
+            f"{path} cannot be opened ({error}). The file must be readable, and its folder writable "
+            "for whoever ingests."
+        )
+    if primary in _IO_ERROR:
+        return StoreReadOnly(f"the disk under {path} fails ({error}). See the kernel's messages; then retry.")
+    return None
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors inside the block into ours; bugs pass through."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        ours = explain(error, path)
+        if ours is None:
+            raise
+        raise ours from error

@@ -1,0 +1,120 @@
+"""The version of the stored schema, and how a file says which one it has.
+
+Edge: reads the header of the database. Loads nothing heavy: the sidecar checks with this.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tracker.core.errors import TrackerError
+from tracker.store.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreForeign,
+    StoreMissing,
+    StoreNewer,
+    StoreOutdated,
+    explained,
+)
+
+SCHEMA_VERSION: Final = 1
+"""Number of the last migration; kept in the header's user_version by the migration itself."""
+APPLICATION_ID: Final = 0x54524B31
+"""Marks the file as ours ("TRK1")."""
+_CHILD_LIMIT_S: Final = 3600.0
+
+
+def real(path: str | Path) -> Path:
+    """Return the path that all processes agree on, so that they take the same lock."""
+    return Path(os.path.realpath(path))
+
+
+def version_of(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the schema version of an open database; 0 for an empty one, StoreForeign for another's."""
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application == APPLICATION_ID:
+        return version
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise StoreForeign(
+            f"{path} is a database of another program, not a store of the tracker. Nothing was changed; "
+            "give [store] path another name."
+        )
+    return 0
+
+
+def require_current(version: int, path: Path) -> None:
+    """Raise unless this version of the tracker reads and writes exactly that schema version."""
+    if version > SCHEMA_VERSION:
+        raise StoreNewer(
+            f"{path} has schema version {version}; this tracker knows versions up to {SCHEMA_VERSION}. A "
+            "newer tracker wrote it: use that one, or restore the copy that was kept when it migrated."
+        )
+    if version == 0:
+        raise StoreMissing(f"no store at {path}. `tracker ingest` and `tracker run` make it from the logs.")
+    if version < SCHEMA_VERSION:
+        raise StoreOutdated(
+            f"{path} has schema version {version}; this tracker needs {SCHEMA_VERSION}. Run "
+            f"`tracker db migrate {path}` (a copy of the old one is kept); `tracker run` does it by itself."
+        )
+
+
+def stored_version(path: str | Path) -> int:
+    """Return the schema version of the file at a path; 0 where there is no file or an empty one."""
+    place = real(path)
+    require_file(place)
+    try:
+        if place.stat().st_size == 0:
+            return 0
+    except FileNotFoundError:
+        return 0
+    with explained(place):
+        connection = sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            connection.execute("PRAGMA busy_timeout = 5000")
+            return version_of(connection, place)
+        finally:
+            connection.close()
+
+
+def require_file(path: Path) -> None:
+    """Raise where a path cannot be a store: a folder, or in a folder that does not exist."""
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder; [store] path must name a file, such as {path / 'tracker.db'}.")
+    if not path.parent.is_dir():
+        raise StoreError(f"the folder {path.parent} does not exist. Create it, or change [store] path.")
+    if path.exists() and not path.is_file():
+        raise StoreCorrupt(f"{path} is no regular file; [store] path must name one.")
+
+
+def migrate_in_child(path: str | Path) -> None:
+    """Bring the store at a path to `SCHEMA_VERSION`, making it where there is none.
+
+    The work is done by a child process, for it loads much that a sidecar must not carry. Where nothing
+    is to be done no child is started.
+    """
+    place = real(path)
+    if stored_version(place) == SCHEMA_VERSION:
+        return
+    try:
+        child = subprocess.run(
+            [sys.executable, "-m", "tracker.store.migrate", str(place)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_CHILD_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StoreError(f"the migration of {place} took longer than {_CHILD_LIMIT_S:.0f} s.") from error
+    if child.returncode == 1:
+        raise TrackerError(child.stderr.decode("utf-8", "replace").strip())
+    if child.returncode != 0:
+        tail = child.stderr.decode("utf-8", "replace").strip()[-2000:]
+        raise StoreError(f"the migration of {place} failed (exit status {child.returncode}): {tail}")
+    require_current(stored_version(place), place)
