@@ -17,11 +17,14 @@ COLLECTORS: dict[Style, str] = {
 }
 
 
-def config(run: Run, *, name: str = "", head: str = "") -> str:
-    """Return a config for the files that `text.contents` names."""
+def config(run: Run, *, name: str = "", head: str = "", tokens: float | None = None) -> str:
+    """Return a config for the files that `text.contents` names, under a name and after a comment.
+
+    `tokens` is the plan's target; by default what the run's last step reaches.
+    """
     p = run.parameters
     title = name or f"simulated-{p.preset.replace('_', '-')}-{p.seed}"
-    tokens = p.total_steps * p.batch * p.sequence_length
+    target = tokens if tokens is not None else float(p.total_steps * p.batch * p.sequence_length)
     scheduler = (
         '\n[[source]]\ncollector = "slurm"\npath = "sacct.txt"\njob_name = "pretrain"\n'
         if p.scheduler
@@ -33,8 +36,8 @@ timezone = "UTC"
 billing = "attempt"
 
 [model]
-active_params = {p.active_params:.0f}.0
-total_params = {p.active_params:.0f}.0
+active_params = {p.active_params!r}
+total_params = {p.active_params!r}
 sequence_length = {p.sequence_length}
 
 [hardware]
@@ -43,7 +46,7 @@ precision = "bf16"
 gpus = {p.gpus}
 
 [plan]
-tokens = {tokens}.0
+tokens = {target!r}
 mfu = 0.42
 goodput = 0.85
 attn_overhead = 0.0

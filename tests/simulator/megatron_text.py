@@ -233,7 +233,8 @@ class _Words:
                 f"| elapsed time per iteration (s): {elapsed_us / 1e6:.2f} | learning rate: {rate:.3E} "
                 f"| global batch size: {batch:5d} | lm loss: {loss:.6E} | grad norm: {norm:.3f} "
                 f"| num zeros: 0.0 | number of skipped iterations: {skipped:3d} "
-                f"| number of nan iterations: {nan:3d} | samples per second: {batch / elapsed_us * 1e6:.3f} | TFLOPs: {flop * 4 / 3:.2f} |\n"
+                f"| number of nan iterations: {nan:3d} "
+                f"| samples per second: {batch / elapsed_us * 1e6:.3f} | TFLOPs: {flop * 4 / 3:.2f} |\n"
             )
         head = f" [{self.stamp(end)}]" if self.sight.stamp_us is not None else ""
         through = f" throughput per GPU (TFLOP/s/GPU): {flop:.1f} |" if self.sight.excludes else ""

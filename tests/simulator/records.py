@@ -127,7 +127,7 @@ def _timed(run: Run, a: Attempt, look: Sight) -> Iterator[tuple[int, Reading | E
             yield event(Kind.RESUME, end, None, step=a.resume_step)
     if a.train_us is not None:
         yield event(Kind.TRAIN_START, a.train_us, look.event_us)
-    yield from _readings(run, a, look)
+    yield from readings(run, a, look)
     for block in a.blocks:
         took = block.end_us - block.start_us if block.end_us is not None else None
         more = {"async": True} if block.asynchronous else {}
@@ -157,7 +157,8 @@ def _end(a: Attempt, look: Sight, event: object) -> Iterator[tuple[int, Event]]:
         yield event(Kind.FAILURE, a.gone_us, None, data={"cause": a.cause, "confidence": 0.9, "fatal": True})
 
 
-def _readings(run: Run, a: Attempt, look: Sight) -> Iterator[tuple[int, Reading]]:
+def readings(run: Run, a: Attempt, look: Sight) -> Iterator[tuple[int, Reading]]:
+    """Yield (true time, reading) for each training line of an attempt, in order."""
     p = run.parameters
     base = a.resume_step
     flags = int(Flag.STEP_TIME_EXCLUDES if look.excludes else Flag.STEP_TIME_INCLUDES)

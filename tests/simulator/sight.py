@@ -31,7 +31,11 @@ class Sight:
     evaluation_timed: bool = True
     """The log says how long an evaluation took."""
     first_line_timed: bool = True
-    """The process's first line has a stamp; else the end of its initialisation is the first one."""
+    """The process's first stamp is of its beginning; else the end of its initialisation is the first one."""
+    first_line_at_once: bool = False
+    """That stamp is printed at once, not only when the process is initialised."""
+    load_timed: bool = False
+    """The line of loading a checkpoint has a stamp of its own."""
 
 
 SIGHTS: Final[dict[str, Sight]] = {
@@ -47,7 +51,7 @@ SIGHTS: Final[dict[str, Sight]] = {
         stamp_us=None, event_us=1_000_000, excludes=False, saves_timed=False, evaluation_timed=False,
         first_line_timed=False,
     ),
-    "jsonl": Sight(stamp_us=1, event_us=1),
+    "jsonl": Sight(stamp_us=1, event_us=1, first_line_at_once=True, load_timed=True),
 }  # fmt: skip
 
 
@@ -97,9 +101,11 @@ def signs_of_start(attempt: Attempt, sight: Sight) -> list[int]:
     """Return when an attempt printed start-up lines with a stamp, in order."""
     if sight.event_us is None:
         return []
-    moments = [end for name, _, end in attempt.phases if name in ("init", "build", "data")]
-    if sight.first_line_timed and moments and attempt.first_line_us is not None:
-        moments.insert(0, attempt.first_line_us)
+    names = ("init", "build", "load", "data") if sight.load_timed else ("init", "build", "data")
+    moments = [end for name, _, end in attempt.phases if name in names]
+    first = attempt.first_line_us
+    if first is not None and sight.first_line_timed and (moments or sight.first_line_at_once):
+        moments.insert(0, first)
     if attempt.in_job:
         moments.insert(0, attempt.start_us)
     return moments
