@@ -327,16 +327,10 @@ def test_paths_start_at_the_folder_of_the_file(monkeypatch: pytest.MonkeyPatch) 
     assert config.store == Path("/somewhere/db/t.db")
     assert config.report is not None
     assert config.report.directory == Path("/out")
+    assert config.folder == Path("/somewhere")
     assert [s.pattern for s in config.sources] == [
-        "/somewhere/logs/*.log", "/abs/*.log", "/home/me/l.log",
+        "logs/*.log", "/abs/*.log", "/home/me/l.log",
     ]  # fmt: skip
-
-
-def test_a_folder_with_glob_characters_is_no_pattern() -> None:
-    """The config may stand in a folder called run[1]."""
-    config = parse(MINIMAL + "[[source]]\npath='*.log'", path=Path("/a[1]/run.toml"), collectors=collectors)
-
-    assert config.sources[0].pattern == "/a[[]1]/*.log"
 
 
 def test_times_without_an_offset_are_local_to_the_run() -> None:

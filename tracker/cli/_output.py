@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
 import click
 
 from reports.tables import Table
 from tracker.cli import printable
+
+_WORTH_A_BAR: Final = 8 << 20
+"""Bytes; what is smaller is over before a bar could be read."""
 
 
 def print_json(document: Any) -> None:
@@ -112,3 +116,16 @@ def _rich(table: Table) -> None:
     console.print(drawn)
     for note in table.notes:
         console.print(Text(printable(note), style="dim"))
+
+
+@contextmanager
+def bar(label: str, length: int) -> Iterator[Callable[[int], None]]:
+    """Show progress on standard error while something long goes on, if that is a terminal.
+
+    Gives a function to call with the amount done since the last call.
+    """
+    if not sys.stderr.isatty() or length < _WORTH_A_BAR:
+        yield lambda done: None
+        return
+    with click.progressbar(length=length, label=label, file=sys.stderr) as shown:
+        yield shown.update

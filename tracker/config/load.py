@@ -6,7 +6,6 @@ Edge: reads the config file, and nothing else.
 from __future__ import annotations
 
 import datetime as dt
-import glob
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -114,6 +113,7 @@ class _Loader:
         )
         return Config(
             path=self.path.absolute(),
+            folder=self.folder,
             settings=settings,
             zone=self.zone,
             sources=sources,
@@ -210,7 +210,8 @@ class _Loader:
         self.collector(where, name, table.others, has_command)
         pattern = command = None
         if has_path:
-            pattern = self.glob(values["path"])
+            path = values["path"]
+            pattern = str(self.resolve(path)) if path.startswith("~") else path
         if has_command:
             command = values["command"]
         return Source(
@@ -318,12 +319,6 @@ class _Loader:
             except RuntimeError:
                 self.problems.append(f"path = {shown(path)}: expected a known home folder after ~")
         return self.folder / plain
-
-    def glob(self, pattern: str) -> str:
-        """Return a glob of the file as an absolute one; the config's own folder is no pattern."""
-        if pattern.startswith(("/", "~")):
-            return str(self.resolve(pattern))
-        return f"{glob.escape(str(self.folder))}/{pattern}"
 
 
 def _shifts(zone: dt.tzinfo) -> bool:

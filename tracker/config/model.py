@@ -24,7 +24,7 @@ class Source:
     collector: str
     """A collector's name, or "auto"."""
     pattern: str | None = None
-    """Absolute glob; None where a command is read."""
+    """Glob, from the folder of the config file; None where a command is read."""
     command: tuple[str, ...] | None = None
     """Program and arguments; None where files are read."""
     interval_s: float = 60.0
@@ -76,6 +76,8 @@ class Config:
 
     path: Path
     """The file itself, absolute."""
+    folder: Path
+    """Where its relative paths start, absolute."""
     settings: Settings
     zone: dt.tzinfo = dt.UTC
     """[run] timezone."""

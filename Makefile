@@ -1,0 +1,55 @@
+# Each target does all of its own set-up: a virtual environment in .venv with the pinned versions.
+# Needs python3 (3.11 or later) with venv, and make; nothing else.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+SOURCE := tracker collectors reports tests benchmarks docs
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check lint bench docs wheel clean
+
+help:
+	@echo "make demo    a whole run in one minute, from bundled simulated logs"
+	@echo "make test    all tests"
+	@echo "make check   what to run before a commit: lint, types, contracts, the quick tests"
+	@echo "make lint    lint, types and contracts only"
+	@echo "make bench   the figures we promise, each beside a peer's"
+	@echo "make docs    write the generated pages of docs/ anew"
+	@echo "make wheel   build the distribution into dist/"
+	@echo "make clean   remove what the other targets made"
+
+$(READY): constraints.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/tracker demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -q
+
+check: lint
+	$(BIN)/python -m pytest -q -m "not slow and not shared"
+
+lint: $(READY)
+	$(BIN)/ruff check $(SOURCE)
+	$(BIN)/ruff format --check $(SOURCE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+wheel: $(READY)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --wheel --outdir dist .
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
