@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from collectors._clock import STAMP, stamp_us
+from collectors._clock import STAMP, short_us, stamp_us
 from collectors._container import CONTAINER, joined
 from collectors._scan import Scanner
 from collectors._text import Line, clean, real, segments, whole
@@ -23,6 +23,7 @@ from tracker.core.records import Event, Json, Kind, Reading, Record, Reject, evi
 from tracker.interfaces import Context
 
 _STAMP: Final = re.compile(STAMP)
+_SHORT_STAMP: Final = re.compile(rb"\[?[EWIF](\d{1,2})(\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,9})?)\b")
 _STAMP_WITHIN: Final = 80  # a stamp further to the right is part of the message
 _SAME_RECORD_US: Final = 5_000_000
 _SAME_RECORD_BYTES: Final = 16_384
@@ -33,7 +34,7 @@ _REJECTED_BYTES: Final = 500
 class Hit:
     """A line that a rule asked for, with what a rule needs to make records of it."""
 
-    __slots__ = ("context", "line", "match", "state")
+    __slots__ = ("context", "done", "line", "match", "state")
 
     def __init__(self, line: Line, context: Context) -> None:
         self.line = line
@@ -41,6 +42,8 @@ class Hit:
         self.context = context
         self.state: dict[str, Json] = context.state
         """The parser's memory: plain JSON."""
+        self.done = False
+        """Set by a rule that settled the line: the rules after it do not see it."""
         self.match: re.Match[bytes] = _ANYTHING.match(line.text)  # type: ignore[assignment]
         """What the rule's pattern matched."""
 
@@ -77,7 +80,10 @@ class Hit:
         if self.line.stamp:
             return stamp_us(self.line.stamp, self.context)
         found = _STAMP.search(self.line.text, 0, _STAMP_WITHIN)
-        return None if found is None else stamp_us(found[0], self.context)
+        if found is not None:
+            return stamp_us(found[0], self.context)
+        short = _SHORT_STAMP.match(self.line.text)
+        return None if short is None else short_us(int(short[1]), int(short[2]), short[3], self.context)
 
     def event(
         self,
@@ -89,6 +95,18 @@ class Hit:
         **data: Json,
     ) -> Event:
         """Return an event that this line proves; its time is the line's own unless `at_us` is given."""
+        return self.event_of(kind, data, at_us=at_us, step=step, duration_us=duration_us)
+
+    def event_of(
+        self,
+        kind: Kind,
+        data: Mapping[str, Json],
+        *,
+        at_us: int | None = None,
+        step: int | None = None,
+        duration_us: int | None = None,
+    ) -> Event:
+        """Return an event as `event` does; entries of `data` that are None are left out."""
         return Event(
             offset=self.line.offset,
             kind=kind,
@@ -129,22 +147,22 @@ class Hit:
 _ANYTHING: Final = re.compile(rb"")
 
 
-def fresh(state: dict[str, Json], reading: Reading) -> bool:
+def fresh(state: dict[str, Any], reading: Reading) -> bool:
     """Return whether a reading is news: of equal records of many ranks, within seconds, the first is kept.
 
     The others are counted in `state["copies"]`. The memory goes when a process starts (`started`), so
     that a step done again after a restart is news.
     """
     recent = state.setdefault("recent", [])
-    if not isinstance(recent, list):
-        return True
-    for entry in recent:
-        if isinstance(entry, list) and entry[0] == reading.step:
-            _, at_us, offset = entry
-            if reading.at_us is not None and isinstance(at_us, int):
+    assert isinstance(recent, list)
+    if recent and reading.step <= recent[-1][0]:
+        for step, at_us, offset in recent:
+            if step != reading.step:
+                continue
+            if reading.at_us is not None and at_us is not None:
                 same = abs(reading.at_us - at_us) <= _SAME_RECORD_US
             else:
-                same = isinstance(offset, int) and reading.offset - offset <= _SAME_RECORD_BYTES
+                same = reading.offset - offset <= _SAME_RECORD_BYTES
             if same:
                 count = state.get("copies", 0)
                 state["copies"] = count + 1 if isinstance(count, int) else 1
@@ -158,7 +176,7 @@ def fresh(state: dict[str, Json], reading: Reading) -> bool:
 
 def started(state: dict[str, Json]) -> None:
     """Forget what belongs to the process before: call it where a process starts or a checkpoint is loaded."""
-    for key in ("recent", "events", "benign"):
+    for key in ("recent", "events", "ends", "cancelled", "benign", "report"):
         state.pop(key, None)
 
 
@@ -174,15 +192,18 @@ class Rule(NamedTuple):
     """Searched for in the cleaned line; no match is silence."""
     make: Make
     """Returns the records of the line; none is fine."""
+    within: bytes
+    """A literal that the lines of many rules share, `gate` included: the block is searched for it."""
 
 
-def rule(gate: bytes, pattern: bytes, make: Make) -> Rule:
+def rule(gate: bytes, pattern: bytes, make: Make, *, within: bytes | None = None) -> Rule:
     """Return a rule; the pattern is compiled here, and must take linear time."""
-    return Rule(gate, re.compile(pattern), make)
+    return Rule(gate, re.compile(pattern), make, gate if within is None else within)
 
 
 Hot = Callable[[bytes, int, int, int, Context], "Record | None"]
 """A short cut for the most frequent line: (block, start, end, offset, context) -> its one record, or None."""
+_PLANS: Final = 512
 
 
 class Reader:
@@ -199,12 +220,10 @@ class Reader:
         self.rules = tuple(rules)
         self.followers = dict(followers or {})
         self._hot = hot
-        gates = [one.gate for one in self.rules]
-        if hot is not None:
-            self._hot_scanner = Scanner([hot[0]])
-            gates = [gate for gate in gates if gate != hot[0]]
-        self._scanner = Scanner(gates)
-        self._marks = tuple(dict.fromkeys(one.gate for one in self.rules))
+        self._marks = tuple(dict.fromkeys(one.within for one in self.rules))
+        self._hot_scanner = Scanner(self._marks if hot is None else [hot[0]])
+        self._scanner = Scanner([mark for mark in self._marks if hot is None or mark != hot[0]])
+        self._plans: dict[tuple[bytes, ...], tuple[Rule, ...]] = {}
 
     def parse(self, block: bytes, context: Context) -> Iterator[Record]:
         """Yield the records of a block of whole lines, in file order."""
@@ -220,46 +239,66 @@ class Reader:
     def _lines(self, block: bytes, place: Callable[[int], int], context: Context) -> Iterator[Record]:
         state = context.state
         end = -1
-        for start, is_hot in [*self._hits(block), (len(block), False)]:
+        for start, marks in self._hits(block):
             while (
                 "open" in state and end + 1 < start
             ):  # a record of several lines goes on, whatever they hold
                 begin, end = end + 1, _line_end(block, end + 1)
-                yield from self._slow(block[begin:end], place(begin), context)
+                yield from self._slow(block[begin:end], place(begin), (), context)
             if start <= end or start == len(block):
                 continue
             end = _line_end(block, start)
-            if is_hot and self._hot is not None and "open" not in state:
-                record = self._hot[1](block, start, end, place(start), context)
-                if record is not None:
-                    yield record
-                    continue
-            yield from self._slow(block[start:end], place(start), context)
+            if marks == _HOT:
+                assert self._hot is not None
+                if "open" not in state:
+                    record = self._hot[1](block, start, end, place(start), context)
+                    if record is not None:
+                        yield record
+                        continue
+                line = block[start:end]
+                marks = tuple(mark for mark in self._marks if mark in line)
+            yield from self._slow(block[start:end], place(start), marks, context)
 
-    def _hits(self, block: bytes) -> list[tuple[int, bool]]:
-        others = self._scanner.starts(block)
-        if self._hot is None:
-            return [(start, False) for start in others]
-        hot = self._hot_scanner.starts(block)
-        if not others:
-            return [(start, True) for start in hot]
-        return sorted({**dict.fromkeys(others, False), **dict.fromkeys(hot, True)}.items())
+    def _hits(self, block: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
+        """Return (start, marks) of the lines of interest, in order, and the block's end."""
+        found = self._scanner.lines(block)
+        if self._hot is not None:
+            hot: dict[int, tuple[bytes, ...]] = dict.fromkeys(self._hot_scanner.lines(block), _HOT)
+            found = dict(sorted((found | hot).items())) if found else hot
+        return [*found.items(), (len(block), ())]
 
-    def _slow(self, line: bytes, offset: int, context: Context) -> Iterator[Record]:
+    def _slow(self, line: bytes, offset: int, marks: tuple[bytes, ...], context: Context) -> Iterator[Record]:
         state = context.state
-        for at, piece in segments(line, offset):
-            marks = [mark for mark in self._marks if mark in piece]
-            if not marks and "open" not in state:
+        if b"\r" not in line[:-1]:
+            pieces = [(offset, line, marks)]
+        else:
+            pieces = [
+                (at, piece, tuple(mark for mark in marks if mark in piece))
+                for at, piece in segments(line, offset)
+            ]
+        for at, piece, held in pieces:
+            if not held and "open" not in state:
                 continue
             hit = Hit(clean(piece, at), context)
             if "open" in state:
                 yield from self._follow(hit)
-            for one in self.rules:
-                if one.gate in marks:
-                    found = one.pattern.search(hit.text)
+            for one in self._plan(held):
+                if one.gate in hit.line.text:
+                    found = one.pattern.search(hit.line.text)
                     if found is not None:
                         hit.match = found
                         yield from one.make(hit)
+                        if hit.done:
+                            break
+
+    def _plan(self, marks: tuple[bytes, ...]) -> tuple[Rule, ...]:
+        """Return the rules for lines with those marks, in order."""
+        plan = self._plans.get(marks)
+        if plan is None:
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            plan = self._plans[marks] = tuple(one for one in self.rules if one.within in marks)
+        return plan
 
     def _follow(self, hit: Hit) -> Iterator[Record]:
         followed = hit.state["open"]
@@ -273,6 +312,9 @@ class Reader:
                 continue
             followed[name] = left - 1
             yield from follower(hit)
+
+
+_HOT: Final = (b"\n",)  # no gate holds it: lines found for the short cut
 
 
 def _line_end(block: bytes, start: int) -> int:

@@ -31,21 +31,20 @@ class Scanner:
         self._dull: set[bytes] = set()
         self._blind = 0
 
-    def starts(self, block: bytes) -> list[int]:
-        """Return where the lines begin that hold a gate, in order, each once."""
+    def lines(self, block: bytes) -> dict[int, tuple[bytes, ...]]:
+        """Return where the lines begin that hold a gate, in order, and which gates each holds."""
+        found: dict[int, tuple[bytes, ...]] = {}
         gates = self._present(block) if self._shaped else self._gates
-        if not gates:
-            return []
-        found: list[int] = []
         for gate in gates:
             at = block.find(gate)
             while at >= 0:
-                found.append(block.rfind(b"\n", 0, at) + 1)
+                start = block.rfind(b"\n", 0, at) + 1
+                found[start] = (*found[start], gate) if start in found else (gate,)
                 end = block.find(b"\n", at)
                 if end < 0:
                     break
                 at = block.find(gate, end)
-        return sorted(set(found)) if len(gates) > 1 else found
+        return found if len(gates) < 2 else dict(sorted(found.items()))
 
     def _present(self, block: bytes) -> tuple[bytes, ...]:
         """Return the gates that the block may hold: those in shapes that are not known to be dull."""

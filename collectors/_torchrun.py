@@ -1,0 +1,78 @@
+"""What torchrun (torch.distributed.elastic) reports about its workers.
+
+Pure. One report a node; its last block is the first failure seen there. Only signals tell something: a plain
+exit code 1 has its reason in the worker's own lines, and -15 was told to stop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from collectors._clock import STAMP
+from collectors._lines import Hit, Make, Rule, rule
+from collectors._trouble import Trouble, failure, silent, trouble
+from tracker.core.records import Record
+
+_LINES: Final = 60
+_FIELD: Final = re.compile(
+    rb"\s{1,4}(?P<name>time|host|rank|exitcode) {0,12}: (?P<value>[^\n]{1,200})|\s{0,4}Root Cause \(first"
+)
+_CODE: Final = re.compile(rb"-?\d{1,4}")
+_AT: Final = re.compile(rb"(?P<at>" + STAMP + rb")$")
+_BY_SIGNAL: Final = {
+    -6: Trouble(cause="nccl_watchdog", confidence=0.4, fatal=True, root=True),  # abort: mostly the watchdog's
+    -9: Trouble(cause="out_of_memory", confidence=0.4, fatal=True, root=True),
+    -7: Trouble(cause="out_of_memory", confidence=0.3, fatal=True, root=True),  # no shared memory left
+    -11: Trouble(cause="software", confidence=0.4, fatal=True, root=True),
+}
+_BY_CODE: Final = Trouble(cause="software", confidence=0.3, fatal=True)
+_TOLD_TO_STOP: Final = -15
+
+
+def _begin(hit: Hit) -> Iterable[Record]:
+    hit.done = True
+    hit.open("report", _LINES)
+    hit.state["report"] = {}
+    return ()
+
+
+def _field(hit: Hit) -> Iterable[Record]:
+    found = _FIELD.match(hit.text)
+    report = hit.state.get("report")
+    if found is None or not isinstance(report, dict):
+        return ()
+    if found["name"] is None:
+        report["root"] = True
+        return ()
+    name, value = found["name"].decode(), found["value"].strip().decode("utf-8", "replace")
+    report[name] = value
+    if name != "exitcode" or "root" not in report:
+        return ()
+    hit.close("report")
+    del hit.state["report"]
+    number = _CODE.match(value.encode())
+    code = int(number[0]) if number else 1
+    if code == _TOLD_TO_STOP:
+        return ()
+    rank = _CODE.match(str(report.get("rank", "")).encode())
+    hit.match = _AT.match(str(report.get("time", "")).encode()) or hit.match
+    return failure(
+        hit,
+        f"exit {code}",
+        _BY_SIGNAL.get(code, _BY_CODE),
+        rank=int(rank[0]) if rank else None,
+        host=report.get("host"),
+        exit_code=code,
+    )
+
+
+TORCHRUN: Final[tuple[Rule, ...]] = (
+    rule(b"ChildFailedError", rb"ChildFailedError: *$", _begin, within=b"rror"),
+    trouble(b"orker group ", rb"[Ww]orker group (?:FAILED|failed)\b", "unknown", 0.1, fatal=True),
+    silent(b"SignalException", rb"SignalException: Process \d", within=b"xception"),
+)
+
+FOLLOWERS: Final[dict[str, Make]] = {"report": _field}
+"""For a `Reader`: who takes the lines of the report."""
