@@ -19,6 +19,7 @@ from tracker.core.attempts import Attempt, join
 from tracker.core.close import Closed, close
 from tracker.core.facts import Facts, Stream
 from tracker.core.fold import Fold, Frame
+from tracker.core.interruptions import Verdict
 from tracker.core.lineage import Lineage, trace
 from tracker.core.pieces import Piece, sort_pieces
 from tracker.core.records import Event, SchedulerRow
@@ -46,6 +47,7 @@ class Marks(Protocol):
 class Entry:
     """One attempt, folded and brought to `as_of`."""
 
+    key: str
     attempt: Attempt
     fold: Fold
     closed: Closed
@@ -71,6 +73,8 @@ class Book:
         self._marks = marks
         self._folds: dict[str, Fold] = {}
         self._work: dict[int, tuple[int, int]] = {}
+        self.verdicts: dict[str, tuple[object, Verdict | None]] = {}
+        """Why attempts ended, beside what that was judged from (a cache of core/summary.py)."""
 
     def open(self, facts: Facts, *, as_of_us: int) -> Opened:
         """Return the run as of a moment; what lies after it is ignored."""
@@ -155,7 +159,7 @@ class Book:
                 usual_gap_us=usual_gap,
                 usual_startup_us=usual_startup,
             )
-            entries.append(Entry(attempt, fold, closed))
+            entries.append(Entry(key, attempt, fold, closed))
             if index in following:
                 resumed = attempts[following[index]].resume_step or 0
                 odometers[index] = _odometer_at(fold, resumed)
@@ -194,7 +198,8 @@ class Book:
         digest = _digest(frame, attempt)
         while fold.piece < len(attempt.pieces):
             piece = attempt.pieces[fold.piece]
-            for done in _feed(fold, facts, piece, as_of_us):
+            news = piece.segment.last_offset >= fold.offset
+            for done in _feed(fold, facts, piece, as_of_us) if news else ():
                 if not done:
                     return fold
                 if fold.readings % MARK_EVERY == 0:

@@ -27,6 +27,8 @@ class Segment:
     """0, 1, 2 ... in file order."""
     first_offset: int
     """Records from here on, up to the next segment's first, belong to it."""
+    last_offset: int = -1
+    """Offset of its latest record."""
     begun_by: str
     """"file" (nothing said so), "launch", "restart" or "step_back"."""
     begin_at_us: int | None = None
@@ -108,6 +110,7 @@ class Segmenter:
             else:
                 self._event(record)
                 kept.append(record)
+            self.segments[-1].last_offset = record.offset
         if self.segments:
             self.dirty.add(self.segments[-1].ordinal)
         return kept

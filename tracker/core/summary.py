@@ -36,7 +36,7 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
     opened = book.open(facts, as_of_us=as_of_us)
     settings = book.settings
     flops = [_flop(settings, entry.attempt) for entry in opened.entries]
-    verdicts = [_verdict(facts, entry, opened) for entry in opened.entries]
+    verdicts = [_remembered(book, facts, entry, opened) for entry in opened.entries]
     lines = tuple(
         _line(number, entry, why, flop)
         for number, (entry, why, flop) in enumerate(zip(opened.entries, verdicts, flops, strict=True), 1)
@@ -93,6 +93,24 @@ def _flop(settings: Settings, attempt: Attempt) -> FlopPerToken | None:
         sequence_length=length,
         causal=model.causal,
     )
+
+
+def _remembered(book: Book, facts: Facts, entry: Entry, opened: Opened) -> Verdict | None:
+    """Return why an attempt ended, judged anew only where something was added to what tells of it."""
+    attempt, row = entry.attempt, entry.attempt.row
+    premises = (
+        attempt.end_us,
+        None if row is None else row.state,
+        attempt.completed,
+        entry.closed.progress_us,
+        [piece.segment.last_offset for piece in [*attempt.pieces, *attempt.extra]],
+        [(piece.stream.identity, piece.segment.last_offset) for piece in opened.evidence],
+    )
+    held = book.verdicts.get(entry.key)
+    if held is None or held[0] != premises:
+        held = (premises, _verdict(facts, entry, opened))
+        book.verdicts[entry.key] = held
+    return held[1]
 
 
 def _verdict(facts: Facts, entry: Entry, opened: Opened) -> Verdict | None:
