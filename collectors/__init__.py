@@ -9,10 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from collectors import jsonl, mllog, slurm
 from tracker.core.errors import InvalidValue, nearest
 from tracker.interfaces import Collector, Evidence
 
-BUILTIN: Final[tuple[Collector, ...]] = ()
+BUILTIN: Final[tuple[Collector, ...]] = (
+    jsonl.COLLECTOR,
+    mllog.COLLECTOR,
+    slurm.COLLECTOR,
+)
 
 HEAD_BYTES: Final = 256 * 1024
 """How much of a file `detect` wants to see."""
