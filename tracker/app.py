@@ -9,18 +9,25 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracker import config as configuration
-from tracker import trial
-from tracker.config import Config
+from tracker.config import Config, ConfigError
 from tracker.core.book import Book
+from tracker.core.errors import TrackerError
 from tracker.core.facts import Facts, Stream
 from tracker.core.records import Event, Reading, SchedulerRow
 from tracker.core.snapshot import Snapshot
 from tracker.core.summary import snapshot
-from tracker.interfaces import Collector, Context
-from tracker.store import Mark, Reader, Writer, stored_version
-from tracker.trial import Trial
+from tracker.interfaces import Clock, Collector, Context
+from tracker.marks import StoredMarks
+from tracker.store import Reader, stored_version
+
+if TYPE_CHECKING:
+    from tracker.doctor import Finding
+    from tracker.ingest import IngestHealth, Progress
+    from tracker.trial import Trial
+    from tracker.work import OpenWork
 
 
 @cache
@@ -36,18 +43,103 @@ def load_config(path: Path) -> Config:
     return configuration.load(path, collectors)
 
 
+def check(path: Path) -> list[Finding]:
+    """Look at everything that a config file names; a fault of the file itself is a finding too."""
+    from collectors import detect
+    from tracker import doctor
+    from tracker.clock import SystemClock
+
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        return [doctor.Finding("wrong", "config", problem) for problem in error.problems]
+
+    def recognise(head: bytes) -> tuple[str | None, str]:
+        detection = detect(head, collectors().values())
+        return (detection.collector.name if detection.collector else None), detection.text
+
+    return list(doctor.look(config, clock=SystemClock(), recognise=recognise))
+
+
+def open_work(config: Config, clock: Clock) -> OpenWork:
+    """Open the store of a config with all that works on it; the caller closes it."""
+    from collectors import detect
+    from tracker.work import OpenWork
+
+    known = collectors()
+    return OpenWork(config, clock=clock, collectors=known, detect=lambda head: detect(head, known.values()))
+
+
+def ingest_once(
+    config: Config, *, final: bool = False, told: Callable[[int], None] | None = None
+) -> IngestHealth:
+    """Read all sources of a config to their end; `told` gets the bytes done since the last call."""
+    from tracker.clock import SystemClock
+
+    if not config.sources:
+        raise NoSources(config.path)
+    clock = SystemClock()
+    done = 0
+
+    def progress(so_far: Progress) -> None:
+        nonlocal done
+        if told is not None:
+            told(so_far.read_bytes - done)
+        done = so_far.read_bytes
+
+    with open_work(config, clock) as work:
+        work.read_all(final=final, told=progress)
+        work.snapshot(as_of_us=clock.now_us())  # leaves marks behind: the next question is answered at once
+        return work.health()
+
+
+def run_sidecar(config: Config) -> None:
+    """Follow, serve and schedule until SIGTERM or SIGINT."""
+    import signal
+
+    from reports.html import page
+    from tracker import __version__
+    from tracker.clock import SystemClock
+    from tracker.exporter import Exporter
+    from tracker.logsetup import set_up
+    from tracker.sidecar import Sidecar
+
+    if not config.sources:
+        raise NoSources(config.path)
+    set_up()
+    clock = SystemClock()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: clock.stop())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    Sidecar(
+        config,
+        clock=clock,
+        exporter=Exporter(version=__version__),
+        render=lambda run, snapshot, vitals: page(run, snapshot, vitals.problems, version=__version__),
+        open_work=lambda: open_work(config, clock),
+    ).run()
+
+
+class NoSources(TrackerError):
+    """A config without a [[source]] has nothing to read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f'{path}: no [[source]], so there is nothing to read. Add one: path = "logs/*.log"')
+
+
 def try_file(
     path: Path, *, name: str | None, zone: dt.tzinfo, told: Callable[[int], None] | None = None
 ) -> Trial:
     """Read one file by the collector of that name, or by the one that recognises it."""
     from collectors import detect, named
+    from tracker import trial
 
     head = trial.head_of(path)
     detection = detect(head, collectors().values())
     chosen = named(name, collectors().values()) if name is not None else detection.collector
     evidence = detection.text if name is None else f"you named it (on its own: {detection.text})"
     if chosen is None:
-        return Trial(collector=None, evidence=evidence)
+        return trial.Trial(collector=None, evidence=evidence)
     context = Context(zone=zone, file_name=path.name)
     return trial.run(path, chosen, context=context, evidence=evidence, told=told)
 
@@ -85,44 +177,6 @@ class NoFacts:
     def events(self, stream_id: int, *, start: int = 0, end: int | None = None) -> Iterator[Event]:
         """Return none."""
         return iter(())
-
-
-class StoredMarks:
-    """The store's marks as the core asks for them; without a writer they are only read.
-
-    New ones wait in memory until `flush`: the core makes them while a snapshot of the store is being
-    read, and nothing may be written then.
-    """
-
-    def __init__(self, reader: Reader, writer: Writer | None = None) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._new: dict[tuple[str, str], list[Mark]] = {}
-
-    def best(self, key: str, digest: str, *, step: int | None, at_us: int | None) -> bytes | None:
-        """Return the latest mark with mark.step <= step and mark.at_us <= at_us (None: no bound)."""
-        for mark in reversed(self._reader.marks(key, digest)):
-            if _within(mark.step, step) and _within(mark.at_us, at_us):
-                return mark.body
-        return None
-
-    def put(self, key: str, digest: str, *, step: int, at_us: int, body: bytes) -> None:
-        """Remember a fold."""
-        if self._writer is not None:
-            mark = Mark(position=at_us, step=step, at_us=at_us, body=body)
-            self._new.setdefault((key, digest), []).append(mark)
-
-    def flush(self) -> None:
-        """Store what waits."""
-        if self._writer is None:
-            return
-        while self._new:
-            (key, digest), marks = self._new.popitem()
-            self._writer.put_marks(key, digest, marks)
-
-
-def _within(value: int | None, bound: int | None) -> bool:
-    return bound is None or (value is not None and value <= bound)
 
 
 _: type[Facts] = NoFacts

@@ -242,6 +242,8 @@ FAMILIES: Final = (
            ("source", "collector", "reads"), "as in the config"),
     Family("tracker_unreadable_files", "gauge", "Files that the last pass could not read.",
            _own_by(lambda v: _reasons(v.unreadable_files.items())), ("reason",), "few words"),
+    Family("tracker_unrecognised_files", "gauge", "Files of `auto` sources that no collector reads.",
+           _own(lambda v: v.unrecognised_files)),
     Family("tracker_last_pass_timestamp_seconds", "gauge", "When the sources were last looked at.",
            _own(lambda v: _seconds(v.last_pass_us))),
     Family("tracker_snapshot_timestamp_seconds", "gauge", "The moment that the numbers above are of.",

@@ -53,6 +53,8 @@ class Vitals:
     """Lines that looked like ours and could not be used, by reason, over the life of the store."""
     unreadable_files: Mapping[str, int] = field(default_factory=dict)
     """Files that the last pass could not read, by reason."""
+    unrecognised_files: int = 0
+    """Files of `auto` sources that no collector reads."""
     sources: tuple[SourceVitals, ...] = ()
     jobs: tuple[JobVitals, ...] = ()
     last_pass_us: int | None = None

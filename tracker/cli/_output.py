@@ -10,12 +10,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from reports.tables import Table
 from tracker.cli import printable
+
+if TYPE_CHECKING:
+    from tracker.doctor import Finding
 
 _WORTH_A_BAR: Final = 8 << 20
 """Bytes; what is smaller is over before a bar could be read."""
@@ -129,3 +132,41 @@ def bar(label: str, length: int) -> Iterator[Callable[[int], None]]:
         return
     with click.progressbar(length=length, label=label, file=sys.stderr) as shown:
         yield shown.update
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print what the doctor found, one a line, and a verdict."""
+    signs = {"ok": ("ok   ", "green"), "note": ("note ", "yellow"), "wrong": ("WRONG", "red")}
+    colours = on_terminal()
+    width = max((len(finding.about) for finding in findings), default=0)
+    for finding in findings:
+        sign, colour = signs[finding.level]
+        head = click.style(sign, fg=colour) if colours else sign
+        click.echo(f"{head}  {finding.about:<{width}}  {printable(finding.text).replace(chr(10), ' ')}")
+    wrong = sum(1 for finding in findings if finding.level == "wrong")
+    click.echo(f"{wrong} wrong" if wrong else "nothing wrong")
+
+
+@contextmanager
+def counter(verb: str) -> Iterator[Callable[[int], None]]:
+    """Count bytes on standard error while something long goes on, if that is a terminal.
+
+    Gives a function to call with the bytes done since the last call.
+    """
+    from reports.numbers import size
+
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    total = shown = 0
+
+    def told(done: int) -> None:
+        nonlocal total, shown
+        total += done
+        if total - shown >= _WORTH_A_BAR:
+            shown = total
+            click.echo(f"\r{verb} {size(total)} \x1b[K", err=True, nl=False)
+
+    yield told
+    if shown:
+        click.echo("\r\x1b[K", err=True, nl=False)

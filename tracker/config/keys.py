@@ -208,6 +208,15 @@ RESERVATION: Final = Section(
     ),
 )  # fmt: skip
 
+INGEST: Final = Section(
+    name="ingest",
+    doc="How `tracker run` reads.",
+    keys=(
+        Key("poll_s", kinds.SECONDS, "Seconds between two looks at the files; a longer one costs less.", "1",
+            "1.0"),
+    ),
+)  # fmt: skip
+
 STORE: Final = Section(
     name="store",
     doc="Where the tracker keeps what it read.",
@@ -260,8 +269,8 @@ MAIL: Final = Section(
 SECTIONS: Final[Mapping[str, Section]] = {
     section.name: section
     for section in (
-        RUN, MODEL, HARDWARE, PLAN, PLAN_SOURCES, FAILURES, STAGE, PRICE, SOURCE, RESERVATION, STORE, SERVE,
-        REPORT, MAIL,
+        RUN, MODEL, HARDWARE, PLAN, PLAN_SOURCES, FAILURES, STAGE, PRICE, SOURCE, INGEST, RESERVATION, STORE,
+        SERVE, REPORT, MAIL,
     )
 }  # fmt: skip
 """By dotted name, in the order of the reference."""

@@ -87,7 +87,7 @@ class _Loader:
         plan = self.plan(model, hardware, peak)
         sources, source_settings = self.sources()
         reservation = self.one(keys.RESERVATION)
-        store, serve = self.one(keys.STORE), self.one(keys.SERVE)
+        ingest, store, serve = self.one(keys.INGEST), self.one(keys.STORE), self.one(keys.SERVE)
         report = self.report()
         self.consider(run, reservation, serve)
         if self.problems:
@@ -117,6 +117,7 @@ class _Loader:
             settings=settings,
             zone=self.zone,
             sources=sources,
+            poll_s=ingest.get("poll_s", 1.0),
             store=self.resolve(store.get("path", "tracker.db")),
             serve=Serve(**serve),
             report=report,

@@ -82,6 +82,8 @@ class Config:
     zone: dt.tzinfo = dt.UTC
     """[run] timezone."""
     sources: tuple[Source, ...] = ()
+    poll_s: float = 1.0
+    """[ingest] poll_s: seconds between two looks at the files."""
     store: Path
     """The SQLite file, absolute."""
     serve: Serve = field(default_factory=Serve)

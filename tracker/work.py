@@ -1,0 +1,122 @@
+"""An open store with all that works on it: the ingestion that fills it, the book that answers from it.
+
+Edge. Whoever holds one is the only writer of facts: it holds the store's run lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Self
+
+from tracker.config import Config
+from tracker.core.book import Book
+from tracker.core.documents import iso
+from tracker.core.facts import Facts
+from tracker.core.snapshot import Snapshot
+from tracker.core.summary import snapshot
+from tracker.ingest import Ingest, IngestHealth, Progress
+from tracker.ingest.plan import Detect
+from tracker.interfaces import Clock, Collector
+from tracker.marks import StoredMarks
+from tracker.store import Reader, RunLock, Writer, migrate_in_child
+from tracker.vitals import SourceVitals, Vitals
+
+
+def as_it_is(facts: Facts) -> Facts:
+    """Put nothing between the store and the core."""
+    return facts
+
+
+class OpenWork:
+    """Opens everything, making or migrating the store first; close it, or use it as a context manager."""
+
+    def __init__(
+        self, config: Config, *, clock: Clock, collectors: Mapping[str, Collector], detect: Detect
+    ) -> None:
+        """Raises the store's errors: in use, newer, not to be written ..."""
+        self._config = config
+        self._rejects: dict[str, int] = {}
+        migrate_in_child(config.store)
+        with ExitStack() as opened:
+            self._lock = RunLock(config.store, started_at=iso(clock.now_us()) or "")
+            opened.callback(self._lock.close)
+            self._writer = opened.enter_context(Writer(config.store))
+            self._reader = opened.enter_context(Reader(config.store))
+            self._ingest = Ingest(config.sources, collectors, detect, self._writer, clock, root=config.folder)
+            opened.callback(self._ingest.close)
+            self._marks = StoredMarks(self._reader, self._writer)
+            self._book = Book(config.settings, marks=self._marks)
+            self._opened = opened.pop_all()
+
+    def read(self) -> tuple[bool, str]:
+        """Read what is new and store it: whether there is more to read now, and why nothing was stored."""
+        done = self._ingest.poll()
+        return done.more, done.problem or ""
+
+    def read_all(self, *, final: bool, told: Callable[[Progress], None] | None = None) -> None:
+        """Read every source to its end."""
+        self._ingest.once(final=final, told=told)
+
+    def revision(self) -> int:
+        """Return a number that grows with every change of the facts."""
+        return self._reader.revision()
+
+    def snapshot(self, *, as_of_us: int, facts: Callable[[Facts], Facts] = as_it_is) -> Snapshot:
+        """Return the run as the store has it; `facts` may stand between the store and the core."""
+        with self._reader.snapshot():
+            self._rejects = self._reader.reject_counts()
+            made = snapshot(
+                self._book, facts(self._reader), as_of_us=as_of_us, rejects=sum(self._rejects.values())
+            )
+        self._marks.flush()
+        return made
+
+    def health(self) -> IngestHealth:
+        """Return what the ingestion knows of itself."""
+        return self._ingest.health()
+
+    def vitals(self) -> Vitals:
+        """Return what is known of reading and storing."""
+        health = self._ingest.health()
+        by_number = {source.number: source for source in self._config.sources}
+        return Vitals(
+            read_lines=health.lines,
+            read_bytes=health.read_bytes,
+            stored_readings=health.readings,
+            rotations=health.rotations,
+            truncations=health.truncations,
+            skipped_bytes=health.skipped_bytes,
+            rejects=self._rejects,
+            unreadable_files=health.unreadable_by_reason,
+            unrecognised_files=health.unrecognised_files,
+            sources=tuple(
+                SourceVitals(
+                    number=source.number,
+                    collector=by_number[source.number].collector,
+                    shown=by_number[source.number].shown,
+                    up=source.up,
+                    files=source.files,
+                    lag_bytes=source.lag_bytes,
+                )
+                for source in health.sources
+            ),
+            last_pass_us=health.last_pass_us,
+            problems=tuple(
+                f"source {source.number}: {source.problem}" for source in health.sources if source.problem
+            ),
+        )
+
+    def tidy(self) -> None:
+        """Keep the store small: cut its write-ahead log."""
+        self._writer.checkpoint(truncate=True)
+
+    def close(self) -> None:
+        """Give everything back; the store's log is cut first, where that is possible."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
