@@ -51,7 +51,9 @@ def add_stream(writer: Writer, **changes: Any) -> int:
         "seen_us": T0,
         **changes,
     }
-    return writer.add_streams([NewStream(**fields)])[0]
+    stream_id = writer.next_stream_id()
+    writer.commit([batch(stream_id, new=NewStream(**fields), offset=0)])
+    return stream_id
 
 
 def batch(stream_id: int, *, offset: int = 10**9, **changes: Any) -> StreamBatch:

@@ -201,7 +201,7 @@ def test_a_stream_goes_on_where_it_was(path: Path, writer: Writer) -> None:
             kind="log",
             collector="megatron",
             parser_version=3,
-            evidence=[{"collector": "megatron", "score": 90, "text": "iteration"}],
+            evidence={"seen": 900, "text": "iteration"},
             segments=[segment(0), segment(1, settings={"gpus": 8})],
             readings=[reading(0)],
             events=[event(1)],

@@ -12,7 +12,8 @@ from typing import Literal
 from tracker.core.records import Event, Json, Reading, Reject, SchedulerRow
 from tracker.core.segments import Segment
 
-StreamKind = Literal["log", "document", "scheduler"]
+StreamKind = Literal["log", "document", "scheduler", "copy"]
+"""As a collector's kind; "copy": its bytes are known from another stream, so it holds no rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +32,6 @@ class NewStream:
     """The file's modification time, or its arrival where that is earlier. Never revised."""
     seen_us: int
     """Its arrival. Never revised."""
-    position: dict[str, Json] = field(default_factory=dict)
-    """The follower's own words for where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class StoredStream:
     kind: StreamKind
     collector: str | None
     parser_version: int | None
-    evidence: list[Json]
+    evidence: dict[str, Json]
     identity: str
     file_name: str
     written_us: int
@@ -65,21 +64,27 @@ class StreamBatch:
     """What one stream gained. All of it becomes visible at once, or none."""
 
     stream_id: int
+    new: NewStream | None = None
+    """Set when the stream is not in the store yet; its number is `Writer.next_stream_id` or above."""
     position: dict[str, Json]
+    """The reader's own words for where it is."""
     offset: int
-    """Bytes read, after decompression."""
+    """Bytes parsed, after decompression; 0 while nobody knows the format."""
     context: dict[str, Json]
     """The parser's memory after those bytes."""
     reset: bool = False
-    """First drop what the stream held: it is read again from its start."""
+    """First drop what the stream held: it is read again from its start. Scheduler rows stay."""
+    forget_scheduler: bool = False
+    """First drop its scheduler rows too: it is no scheduler's document after all."""
     kind: StreamKind | None = None
     """With `collector` and `parser_version`: set when the stream is recognised, or read again."""
     collector: str | None = None
     parser_version: int | None = None
-    evidence: list[Json] | None = None
+    evidence: dict[str, Json] | None = None
     """Why that collector, or why none; None leaves what is there."""
     identity: str | None = None
     file_name: str | None = None
+    source: int | None = None
     segments: list[Segment] = field(default_factory=list)
     """Those that changed, whole."""
     readings: list[Reading] = field(default_factory=list)

@@ -61,6 +61,7 @@ _UPDATE_STREAM = """
            evidence = coalesce(:evidence, evidence),
            identity = coalesce(:identity, identity),
            file_name = coalesce(:file_name, file_name),
+           source = coalesce(:source, source),
            lines = lines + :lines, readings = readings + :readings, events = events + :events,
            rejects = rejects + :rejects, skipped = skipped + :skipped,
            revision = :revision,
@@ -70,8 +71,8 @@ _UPDATE_STREAM = """
 _INSERT_STREAM = """
     INSERT INTO stream (stream_id, source, kind, collector, parser_version, evidence, identity, file_name,
                         written_us, seen_us, position, offset, context, revision, reset_revision)
-    VALUES (:stream_id, :source, :kind, :collector, :parser_version, '[]', :identity, :file_name,
-            :written_us, :seen_us, :position, 0, '{}', :revision, :revision)
+    VALUES (:stream_id, :source, :kind, :collector, :parser_version, '{}', :identity, :file_name,
+            :written_us, :seen_us, '{}', 0, '{}', :revision, :revision)
 """
 
 
@@ -85,8 +86,10 @@ def store_batch(
     """
     stream_id = batch.stream_id
     changed = False
+    if batch.new is not None:
+        _insert_stream(connection, stream_id, batch.new, revision)
     if batch.reset:
-        changed = _drop(connection, stream_id, keep_scheduler=bool(batch.scheduler_rows))
+        _drop(connection, stream_id)
         for table in ("reading", "event", "reject"):
             places[stream_id, table] = Places(stream_id, None)
 
@@ -116,6 +119,10 @@ def store_batch(
                 "body": rows.dump(segment.to_json()),
             },
         )
+    if batch.forget_scheduler:
+        changed = (
+            connection.execute("DELETE FROM scheduler_row WHERE stream_id = ?", (stream_id,)).rowcount > 0
+        )
     if batch.scheduler_rows:
         changed |= _add_scheduler_rows(connection, stream_id, batch.scheduler_rows)
     updated = connection.execute(
@@ -129,9 +136,10 @@ def store_batch(
             "recognised": batch.kind is not None,
             "collector": batch.collector,
             "parser_version": batch.parser_version,
-            "evidence": None if batch.evidence is None else json.dumps(batch.evidence),
+            "evidence": None if batch.evidence is None else rows.dump(batch.evidence),
             "identity": None if batch.identity is None else rows.clean(batch.identity),
             "file_name": None if batch.file_name is None else rows.clean(batch.file_name),
+            "source": batch.source,
             "lines": batch.lines,
             "readings": readings,
             "events": events,
@@ -146,7 +154,7 @@ def store_batch(
     return changed
 
 
-def insert_stream(connection: sqlite3.Connection, stream_id: int, stream: NewStream, revision: int) -> None:
+def _insert_stream(connection: sqlite3.Connection, stream_id: int, stream: NewStream, revision: int) -> None:
     """Write a stream that is met for the first time."""
     connection.execute(
         _INSERT_STREAM,
@@ -160,7 +168,6 @@ def insert_stream(connection: sqlite3.Connection, stream_id: int, stream: NewStr
             "file_name": rows.clean(stream.file_name),
             "written_us": stream.written_us,
             "seen_us": stream.seen_us,
-            "position": rows.dump(stream.position),
             "revision": revision,
         },
     )
@@ -199,7 +206,8 @@ def _last_key(connection: sqlite3.Connection, table: str, stream_id: int) -> int
     return found
 
 
-def _drop(connection: sqlite3.Connection, stream_id: int, *, keep_scheduler: bool) -> bool:
+def _drop(connection: sqlite3.Connection, stream_id: int) -> None:
+    """Delete what a stream held; what its scheduler once told stays."""
     low, high = rows.key_range(stream_id, 0, None)
     for table in ("reading", "event", "reject"):
         connection.execute(f"DELETE FROM {table} WHERE id >= ? AND id < ?", (low, high))
@@ -209,9 +217,6 @@ def _drop(connection: sqlite3.Connection, stream_id: int, *, keep_scheduler: boo
         "UPDATE stream SET lines = 0, readings = 0, events = 0, rejects = 0, skipped = 0 WHERE stream_id = ?",
         (stream_id,),
     )
-    if keep_scheduler:
-        return False
-    return connection.execute("DELETE FROM scheduler_row WHERE stream_id = ?", (stream_id,)).rowcount > 0
 
 
 def _add_rejects(connection: sqlite3.Connection, batch: StreamBatch, place: Places) -> None:

@@ -59,7 +59,7 @@ class StreamReport:
     identity: str
     collector: str | None
     parser_version: int | None
-    evidence: list[Json]
+    evidence: dict[str, Json]
     offset: int
     lines: int
     readings: int

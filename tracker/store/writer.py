@@ -10,19 +10,21 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
-from tracker.store.batch import Mark, NewStream, StoredStream, StreamBatch
-from tracker.store.commit import PlacesOf, insert_stream, next_revision, store_batch, stored_streams
+from tracker.store.batch import Mark, StoredStream, StreamBatch
+from tracker.store.commit import PlacesOf, next_revision, store_batch, stored_streams
 from tracker.store.connection import Journal, journal_for, open_writable
 from tracker.store.errors import StoreError, StoreGone, explained
 from tracker.store.lock import WAIT_S, WriteLock
 from tracker.store.rows import LARGEST_STREAM
 from tracker.store.schema import real, require_current, stored_version
 
+SOURCES: Final = "sources"
+"""Name under which `set_sources` keeps its text."""
 _CHECKPOINT_PAGES: Final = 2_000
 """Checkpoint when about this many pages wait in the write-ahead log (8 MB)."""
 _PAGES_A_COMMIT: Final = 8
@@ -121,23 +123,13 @@ class Writer:
 
     # -- streams -------------------------------------------------------------------------------------
 
-    def add_streams(self, streams: Sequence[NewStream]) -> list[int]:
-        """Register files that are met for the first time; return their numbers."""
-        if not streams:
-            return []
-        numbers = []
-        with self.transaction() as connection:
-            last: int = connection.execute("SELECT coalesce(max(stream_id), 0) FROM stream").fetchone()[0]
-            if last + len(streams) > LARGEST_STREAM:
-                raise StoreError(
-                    f"{self.path} has {last} files, {LARGEST_STREAM} is the most. Narrow the globs of "
-                    "[[source]] path to the logs of one run, and begin a new store."
-                )
-            revision = next_revision(connection)
-            for stream_id, stream in enumerate(streams, last + 1):
-                insert_stream(connection, stream_id, stream, revision)
-                numbers.append(stream_id)
-        return numbers
+    def next_stream_id(self) -> int:
+        """Return the number that the next new stream is to have; only one process may hand them out."""
+        with self._mutex, explained(self.path):
+            found: int = self._connection.execute(
+                "SELECT coalesce(max(stream_id), 0) + 1 FROM stream"
+            ).fetchone()[0]
+        return found
 
     def streams(self) -> list[StoredStream]:
         """Return every stream with all that is needed to read on."""
@@ -166,6 +158,11 @@ class Writer:
             revision = next_revision(connection)
             scheduler = False
             for batch in batches:
+                if batch.stream_id > LARGEST_STREAM:
+                    raise StoreError(
+                        f"{self.path} has {LARGEST_STREAM} files, which is the most. Narrow the globs of "
+                        "[[source]] path to the logs of one run, and begin a new store."
+                    )
                 scheduler |= store_batch(connection, batch, revision, known=self._places, places=places)
                 stored += batch.rows
             if scheduler:
@@ -196,6 +193,23 @@ class Writer:
                 """,
                 {"key": key, "beyond": beyond},
             )
+
+    def set_sources(self, keys: str, numbers: Mapping[int, int]) -> None:
+        """Keep what the sources of the config are called, and renumber streams: old number -> new."""
+        with self.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (SOURCES, keys))
+            for stream_id, old in connection.execute("SELECT stream_id, source FROM stream").fetchall():
+                if numbers.get(old, old) != old:
+                    connection.execute(
+                        "UPDATE stream SET source = ?, revision = ? WHERE stream_id = ?",
+                        (numbers[old], next_revision(connection), stream_id),
+                    )
+
+    def meta(self, key: str) -> str | None:
+        """Return the text kept under a name, or None."""
+        with self._mutex, explained(self.path):
+            found = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if found is None else found[0]
 
     def put_meta(self, key: str, value: str) -> None:
         """Keep a small text under a name."""

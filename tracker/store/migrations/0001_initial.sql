@@ -18,7 +18,7 @@ CREATE TABLE meta (
 CREATE TABLE stream (
     stream_id       INTEGER PRIMARY KEY CHECK (stream_id BETWEEN 1 AND 524287),
     source          INTEGER NOT NULL CHECK (source >= 0),
-    kind            TEXT NOT NULL CHECK (kind IN ('log', 'document', 'scheduler')),
+    kind            TEXT NOT NULL CHECK (kind IN ('log', 'document', 'scheduler', 'copy')),
     collector       TEXT,
     parser_version  INTEGER,
     evidence        TEXT NOT NULL,
