@@ -45,7 +45,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
     },
     "The tracker": {
         "collectors": Entry("collectors", "List the log formats that are read; try one on a file."),
-        "db": Entry("db", "Check, back up, restore and migrate the store."),
+        "db": Entry("db", "Check, back up, restore, compact and migrate a store."),
         "demo": Entry("demo", "Play the main job on a bundled, simulated run."),
     },
 }
@@ -116,7 +116,9 @@ class Root(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    "tracker", cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="tracker")
 def root() -> None:
     """Live telemetry of a large-model training run, beside the job.
