@@ -172,7 +172,7 @@ FAMILIES: Final = (
            "realised, recent (last 24 h of allocation), plan"),
     Family("training_interruptions", "gauge",
            "Ends of attempts that were not the end of training, by root cause.", _by(_interruptions),
-           ("kind", "cause"), "kind: unexpected, planned; cause: gpu, gpu_hbm, network, software ... unknown"),
+           ("kind", "cause"), "kind: unexpected, planned; cause: gpu, network, software ... unknown"),
     Family("training_mtbf_seconds", "gauge",
            "Mean time between unexpected interruptions; device: times GPUs.",
            _by(lambda s: [(("job",), _hours(s.mtbf.job_hours)), (("device",), _hours(s.mtbf.device_hours))]),
