@@ -45,7 +45,7 @@ def _python_error(hit: Hit) -> Iterable[Record]:
         hit.done = True
         hit.state["benign"] = [count - 1, hit.offset]
         return ()
-    if hit.group("victim"):
+    if hit.match.groupdict().get("victim"):  # only one of the two rules looks for it
         return failure(hit, "victim", Trouble(cause="unknown", confidence=0.1))
     return failure(hit, "python", Trouble(cause="software", confidence=0.4))
 

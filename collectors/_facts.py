@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from collectors._aliases import GPUS, SEQUENCE, SURE_TIMES, first
 from collectors._clock import STAMP, ZONE, local_us, stamp_us, whole_second
-from collectors._numbers import count, integer, number
+from collectors._numbers import count, integer, number, storable
 from tracker.core.records import (
     CAUSES,
     EARLIEST_US,
     END_KINDS,
+    EVIDENCE_CHARS,
     LATEST_US,
     SETTINGS,
     Event,
@@ -66,7 +67,8 @@ class _Record:
 
     def __init__(self, body: Mapping[str, Any], line: bytes, offset: int, context: Context) -> None:
         self.body, self.context, self.offset = body, context, offset
-        self.text = str(body["text"])[:500] if isinstance(body.get("text"), str) else evidence(line)
+        text = body.get("text")
+        self.text = storable(text, EVIDENCE_CHARS) if isinstance(text, str) else evidence(line)
 
     def attempt(self) -> list[Event]:
         """Return launch, settings, resume, and the end where it is stated."""
@@ -75,7 +77,7 @@ class _Record:
             raise Unusable("end before start")
         data: dict[str, Json] = {}
         if (job_id := self.body.get("job_id")) is not None:
-            data["job_id"] = str(job_id)[:120]
+            data["job_id"] = storable(str(job_id))
         self.offset += 1
         out = [self.make(Kind.LAUNCH, start_us, data=data), *self.settings(), *self.resume()]
         if end_us is not None or any(self.body.get(key) is not None for key in ("end_kind", "cause")):
@@ -162,7 +164,7 @@ class _Record:
             data["fatal"] = True
         for name in ("rank", "host"):
             if isinstance(value := self.body.get(name), (int, str)):
-                data[name] = value if isinstance(value, int) else value[:120]
+                data[name] = value if isinstance(value, int) else storable(value)
         return self.make(Kind.FAILURE, at_us, step=self.step(), data=data)
 
     def cause(self) -> tuple[str | None, dict[str, Json]]:
@@ -172,7 +174,7 @@ class _Record:
             return None, {}
         if not isinstance(word, str):
             raise Unusable("cause is not a word")
-        return (word, {}) if word in CAUSES else ("unknown", {"said": word[:120]})
+        return (word, {}) if word in CAUSES else ("unknown", {"said": storable(word)})
 
     def moment(self, *names: str) -> int | None:
         """Return a time: under one of the names, or under one that can mean nothing else."""
@@ -240,7 +242,7 @@ def settings_of(found: Mapping[str, Any]) -> dict[str, Json]:
         value = found[name]
         if name in _WORDS:
             if isinstance(value, (str, int)) and not isinstance(value, bool):
-                out[name] = str(value)[:120]
+                out[name] = storable(str(value))
         elif (size := integer(value)) is not None and 0 < size < 2**62:
             out[name] = size
     return out

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from collectors._numbers import count, number
+from collectors._numbers import count, number, storable
 from tracker.core.records import Event, Flag, Json, Kind, Reading, Record, Reject, evidence, problem
 
 _REPEAT_MS: Final = 120_000
@@ -113,7 +113,7 @@ class Run(msgspec.Struct):
         for ours, theirs in (("gpu_name", "accelerator_model_name"), ("framework", "framework")):
             name = body.get(theirs)
             if isinstance(name, str) and name:
-                self.system[ours] = name[:120]
+                self.system[ours] = storable(name)
 
     def see_job(self, job_id: str, nodes: int) -> None:
         """Take `:::DLPAL image job_id nodes ...`."""
@@ -256,7 +256,7 @@ class Run(msgspec.Struct):
         if self.succeeded:
             out.append(_event(Kind.COMPLETED, at_ms * 1000, place, step=step))
         else:
-            data: dict[str, Json] = {"end_kind": "failed", "status": str(status)[:40]}
+            data: dict[str, Json] = {"end_kind": "failed", "status": storable(str(status), 40)}
             out.append(_event(Kind.EXIT, at_ms * 1000, place, step=step, data=data))
         return out
 

@@ -1,4 +1,4 @@
-"""Numbers as JSON writers leave them: 1280, 1280.0, "1280", NaN, "nan", true.
+"""Numbers and text as JSON writers leave them: 1280, 1280.0, "1280", NaN, "nan", true, half a character.
 
 Pure.
 """
@@ -54,3 +54,12 @@ def number(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return found if math.isfinite(found) else None
+
+
+def storable(text: str, longest: int = 120) -> str:
+    """Return bounded text that UTF-8 can hold: JSON may smuggle half of a surrogate pair in.
+
+    >>> storable("a" + chr(0xD800) + "b"), storable("word " * 9, 6)
+    ('a?b', 'word w')
+    """
+    return text[:longest].encode("utf-8", "replace").decode()

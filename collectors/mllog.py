@@ -170,7 +170,7 @@ _READER: Final = Reader(
 
 def detect(head: bytes) -> Evidence | None:
     """Find the marker, which no other logger prints."""
-    lines = head.count(b":::MLLOG {")
+    lines = head.count(b':::MLLOG {"')
     return Evidence(score=97, text=f":::MLLOG ({lines} lines)") if lines else None
 
 

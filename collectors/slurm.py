@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from collectors._numbers import storable
 from collectors._sacct import Unusable, allocation
 from tracker.core.records import Record, Reject, SchedulerRow
 from tracker.interfaces import Collector, Context, Evidence
@@ -165,7 +166,7 @@ def _documents(text: bytes) -> Iterable[Row]:
             continue
         for job in jobs:
             if isinstance(job, dict):
-                yield 0, str(job.get("job_id", "")).encode()[:200], _fields(job)
+                yield 0, _text(job.get("job_id")).encode(), _fields(job)
             else:
                 yield 0, b"", "a job that is no object"
 
@@ -185,7 +186,7 @@ def _fields(job: Mapping[str, Any]) -> Mapping[str, str]:
     killer = job.get("kill_request_user")
     current = _text(words[0]) if words else ""
     if current == "CANCELLED" and isinstance(killer, str) and killer:
-        current = f"CANCELLED by {killer}"
+        current = f"CANCELLED by {_text(killer)}"
     fields = {
         "jobid": shown, "jobidraw": job_id, "jobname": _text(job.get("name")), "state": current,
         "start": _text(times.get("start")), "end": _text(times.get("end")),
@@ -223,7 +224,7 @@ def _count(value: object) -> int | None:
 
 def _text(value: object) -> str:
     if isinstance(value, str):
-        return value
+        return storable(value, 500)
     count = _count(value)
     return "" if count is None else str(count)
 

@@ -232,6 +232,23 @@ def test_other_loops_are_passed_over_in_silence(body: dict[str, Any]) -> None:
     assert read(body) == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"kind": "attempt", "job_id": "\\ud800", "gpu_name": "\\udfff", "x": NaN}',
+        '{"kind": "event", "event": "failure", "cause": "\\ud800", "host": "\\ud800", "x": NaN}',
+        '{ "kind": "end", "end_kind": "completed", "text": "half \\ud83d", "x": NaN}',
+    ],
+)
+def test_half_a_character_becomes_one_that_can_be_stored(line: str) -> None:
+    """Python's JSON reader lets lone surrogates through; UTF-8, and so the store, does not."""
+    records = read(line)
+    assert records
+    for record in records:
+        assert isinstance(record, Event)
+        (record.text + json.dumps(dict(record.data), ensure_ascii=False)).encode()
+
+
 def test_a_step_is_told_once() -> None:
     """Other ranks, and wandb's second call minutes later, repeat it; a step back is news."""
     steps = [r.step for r in read(*({"step": n, "at": T0 + i * 600} for i, n in enumerate((1, 2, 2, 3, 2))))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collectors import detect, slurm
 from tracker.core.records import Record, Reject, SchedulerRow
@@ -208,6 +210,30 @@ def test_what_cannot_be_used_has_a_reason(content: str, reason: str) -> None:
     records = read(content)
     assert rows(records) == []
     assert set(reasons(records)) == {reason}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.sampled_from(
+        [1772442000, "COMPLETED", "\ud800", "2026-03-02T10:00:00", {"set": True, "number": 1772442000}]
+    ),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
+        st.sampled_from(["start", "end", "elapsed", "current", "allocated", "count", "name", "type", "job_id",
+                         "task_id", "set", "number", "return_code", "signal", "limit", "suspended"]),
+        inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+KEYS = ["job_id", "name", "state", "time", "tres", "array", "het", "comment", "exit_code", "nodes",
+        "allocation_nodes", "kill_request_user", "partition"]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON))
+def test_json_of_wrong_types_is_data(job: dict[str, Any]) -> None:
+    """Whatever stands under a key: rows that can be stored, rejects, or nothing."""
+    job = {"job_id": 1, "time": {"start": 1772442000}} | job
+    for row in rows(read(json.dumps({"jobs": [job]}))):
+        assert row.end_us is None or row.end_us >= row.start_us
+        text = [row.job_id, row.name, row.state, row.exit_code, row.reason, row.comment]
+        (" ".join(text) + json.dumps(dict(row.data), ensure_ascii=False, allow_nan=False)).encode()
 
 
 def test_several_documents_in_one_output_are_all_read() -> None:
