@@ -104,7 +104,7 @@ def migrate_in_child(path: str | Path) -> None:
         return
     try:
         child = subprocess.run(
-            [sys.executable, "-m", "tracker.store.migrate", str(place)],
+            [sys.executable, "-P", "-m", "tracker.store.migrate", str(place)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_CHILD_LIMIT_S,
