@@ -104,7 +104,7 @@ class _Record:
             end_kind = cause if cause in PLANNED else "failed"
         if end_kind not in END_KINDS:
             raise Unusable("unknown end_kind")
-        data: dict[str, Json] = {"end_kind": end_kind} | said
+        data: dict[str, Json] = {"end_kind": end_kind, **said}
         if cause is not None:
             data["cause"] = cause
         return self.make(Kind.EXIT, at_us, step=self.step(), data=data)
@@ -159,7 +159,7 @@ class _Record:
 
     def failure(self, at_us: int | None, cause: str, said: Mapping[str, Json], *, fatal: bool) -> Event:
         """Return evidence of a failure, as sure as whoever wrote the record."""
-        data: dict[str, Json] = {"cause": cause, "confidence": 1.0} | dict(said)
+        data: dict[str, Json] = {"cause": cause, "confidence": 1.0, **said}
         if fatal:
             data["fatal"] = True
         for name in ("rank", "host"):

@@ -372,7 +372,7 @@ class Run(msgspec.Struct):
         return []
 
     def _nodes(self) -> int:
-        return max(self.system.get("nodes", 0), self.system.get("nodes_here", 0))
+        return int(max(self.system.get("nodes", 0), self.system.get("nodes_here", 0)))
 
     def _state_gpus(self, place: Place, at_ms: int | None) -> list[Record]:
         """State how many GPUs take part: the world size, else the best of what hints at it."""

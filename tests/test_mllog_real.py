@@ -76,7 +76,8 @@ def row(request: pytest.FixtureRequest, shared_data: Path) -> dict[str, str]:
     """One log of truth.csv."""
     found = rows(shared_data)
     assert len(found) == 11, "truth.csv has another number of rows: adapt the range"
-    return found[request.param]
+    number: int = request.param
+    return found[number]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +180,8 @@ def test_a_time_limit_after_success_is_no_failure(shared_data: Path) -> None:
 def test_pieces_give_the_same_records(shared_data: Path) -> None:
     """Read in blocks of a few kilobytes, with the memory stored in between."""
     path = shared_data / "mlperf" / TIME_LIMIT
-    content, context, records, begin = path.read_bytes(), Context(), [], 0
+    content, context, begin = path.read_bytes(), Context(), 0
+    records: list[Record] = []
     while begin < len(content):
         end = content.rfind(b"\n", begin, begin + 3000) + 1 or content.find(b"\n", begin) + 1 or len(content)
         context.offset = begin
