@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tracker.core._checks import count, positive
+from tracker.core._checks import count, not_negative, positive
 from tracker.core.errors import InvalidValue
 from tracker.core.poisson import count_interval
 from tracker.core.reference_rows import RootCauseTable
@@ -220,4 +220,40 @@ def cause_table(by_cause: Mapping[str, int], *, manual: int | None = None) -> Ca
         manual_share=manual / total if manual is not None and total else None,
         gpu_share=gpu / total if total else None,
         published=table,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeShares:
+    """How a fleet's GPU-time ended: the shares sum to 1."""
+
+    completed: float
+    """In jobs that completed."""
+    cancelled: float
+    """In jobs that somebody cancelled."""
+    failed: float
+    """In jobs that failed."""
+    gpu_hours: float
+    """All of it."""
+
+
+def outcome_shares(*, completed_gpu_s: float, cancelled_gpu_s: float, failed_gpu_s: float) -> OutcomeShares:
+    """Return the shares of GPU-time by how jobs ended, the figure cluster studies print.
+
+    By GPU-time, not by jobs: most failed jobs are short. Raises InvalidValue where all is zero.
+
+    >>> outcome_shares(completed_gpu_s=1, cancelled_gpu_s=2, failed_gpu_s=1).failed
+    0.25
+    """
+    parts = [
+        not_negative("completed_gpu_s", completed_gpu_s),
+        not_negative("cancelled_gpu_s", cancelled_gpu_s),
+        not_negative("failed_gpu_s", failed_gpu_s),
+    ]
+    total = positive("completed + cancelled + failed", sum(parts), "GPU-seconds above 0")
+    return OutcomeShares(
+        completed=parts[0] / total,
+        cancelled=parts[1] / total,
+        failed=parts[2] / total,
+        gpu_hours=total / 3600,
     )

@@ -67,11 +67,43 @@ def goodput(
             if s > 0
             else "Most work would be lost before it is saved; save more often",
         )
-    return _goodput(f, r, c, s)
+    return max(0.0, _linear(f, r, c, s))
 
 
-def _goodput(f: float, r: float, c: float, s: float) -> float:
-    return max(0.0, 1 - f * (r + c / 2) / MIN_PER_DAY - s / c)
+def _linear(f: float, r: float, c: float, s: float) -> float:
+    return 1 - f * (r + c / 2) / MIN_PER_DAY - s / c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoodputLosses:
+    """Where the model's loss goes, as shares of the allocation; None where an interval is missing."""
+
+    restart_ratio: float
+    """F R / 1440."""
+    redo_ratio: float | None
+    """F C / 2880."""
+    checkpoint_ratio: float | None
+    """s / C."""
+
+
+def goodput_losses(
+    *,
+    failures_per_day: float,
+    restart_min: float,
+    checkpoint_interval_min: float | None,
+    checkpoint_stall_min: float = 0.0,
+) -> GoodputLosses:
+    """Return the three losses of the model; they sum to 1 - goodput while that is above 0.
+
+    >>> goodput_losses(failures_per_day=8, restart_min=9, checkpoint_interval_min=36).redo_ratio
+    0.1
+    """
+    c = checkpoint_interval_min
+    return GoodputLosses(
+        restart_ratio=failures_per_day * restart_min / MIN_PER_DAY,
+        redo_ratio=failures_per_day * c / 2 / MIN_PER_DAY if c is not None else None,
+        checkpoint_ratio=checkpoint_stall_min / c if c is not None else None,
+    )
 
 
 def young_min(*, mtbf_min: float, checkpoint_stall_min: float) -> float:
@@ -142,7 +174,8 @@ class CheckpointAdvice:
     current_goodput_ratio: float | None
     """At the present interval; None where none was given."""
     gain_ratio: float | None
-    """best_goodput / current_goodput - 1: the same steps in this much less time."""
+    """Best over current goodput, minus 1: this many more steps in the same hours. Both by one model:
+    the exponential one where the simple one does not reach."""
     best_interval_range_min: tuple[float, float | None] | None
     """The optimum at both ends of the MTBF's interval; None where that is unknown."""
     gpu_hours_saved: float | None
@@ -182,22 +215,27 @@ def checkpoint_advice(
     best: float | None = None
     exponential: float | None = None
     if mtbf is not None and s > 0:
-        best = _maximise(lambda c: 1 - f * (r + c / 2) / MIN_PER_DAY - s / c, s, mtbf)
+        best = _maximise(lambda c: _linear(f, r, c, s), s, mtbf)
         exponential = _maximise(
             lambda c: exponential_goodput(mtbf_min=mtbf, restart_min=r, interval_min=c, stall_min=s), s, mtbf
         )
-    best_goodput = max(0.0, 1 - f * r / MIN_PER_DAY) if best is None else _goodput(f, r, best, s)
+    best_goodput = max(0.0, 1 - f * r / MIN_PER_DAY if best is None else _linear(f, r, best, s))
     current: float | None = None
+    reach = best_goodput
     if checkpoint_interval_min is not None:
         c = positive("checkpoint_interval_min", checkpoint_interval_min, "minutes above 0")
-        if mtbf is not None and c > mtbf:
+        current = max(0.0, _linear(f, r, c, s))
+        if mtbf is not None and (c > mtbf or current == 0):
             current = exponential_goodput(mtbf_min=mtbf, restart_min=r, interval_min=c, stall_min=s)
-        else:
-            current = _goodput(f, r, c, s)
-    gain = best_goodput / current - 1 if current else None
+            reach = math.exp(-r / mtbf)
+            if exponential is not None:
+                reach = exponential_goodput(
+                    mtbf_min=mtbf, restart_min=r, interval_min=exponential, stall_min=s
+                )
+    gain = max(0.0, reach / current - 1) if current else None
     saved = None
-    if gpu_hours is not None and current is not None and best_goodput > 0:
-        saved = not_negative("gpu_hours", gpu_hours) * (1 - current / best_goodput)
+    if gpu_hours is not None and current is not None and reach > 0:
+        saved = not_negative("gpu_hours", gpu_hours) * max(0.0, 1 - current / reach)
     spread = None
     if mtbf_range_min is not None and s > 0:
         low, high = mtbf_range_min

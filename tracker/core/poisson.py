@@ -77,6 +77,8 @@ def gamma_p_inverse(a: float, p: float) -> float:
         return guess
     if guess <= 0 or a < 1:
         guess = math.exp((math.log(p) + math.lgamma(a + 1)) / a)
+        if guess < 1e-300:
+            return guess
     low, high = 0.0, max(2 * guess, a, 1.0)
     while gamma_p(a, high) < p:
         low, high = high, 2 * high

@@ -1,0 +1,150 @@
+"""A plan as tables: what it comes to, what it rests on, what is likely wrong, and the chain.
+
+Pure. All rounding is here; every number comes from the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reports.figures import figure, notes, plain, quantity, text
+from reports.numbers import UNKNOWN, per_cent
+from reports.tables import Table
+from tracker.core.chain import Chain
+from tracker.core.energy import carbon_t
+from tracker.core.plan import Estimate, Plan
+from tracker.core.plan_check import PlanWarning
+from tracker.core.prices import EXCLUDED
+
+
+def plan_tables(
+    plan: Plan, e: Estimate, warnings: Sequence[PlanWarning], chains: Sequence[Chain] = ()
+) -> list[Table]:
+    """Return the plan, its stages and assumptions, the chain where asked for, and the warnings."""
+    tables = [_estimate(plan, e)]
+    if plan.stages:
+        tables.append(_stages(plan, e))
+    tables.append(_assumptions(plan))
+    if chains:
+        tables.append(chain_table(chains))
+    if warnings:
+        tables.append(
+            Table(
+                title="Warnings",
+                headings=("code", ">likely hours over planned"),
+                rows=[(w.code, f"{w.factor:.2f}" if w.factor else UNKNOWN) for w in warnings],
+                notes=notes(f"{w.code}: {w.message}" for w in warnings),
+            )
+        )
+    return tables
+
+
+def _estimate(plan: Plan, e: Estimate) -> Table:
+    peak = plan.peak
+    cost, energy = plan.cost(), plan.energy_mwh()
+    flop = e.main.flop
+    rows = [
+        ("model FLOP", figure(e.model_flop), f"{flop.value / 1e9:,.4g} GFLOP a token, {flop.method}"),
+        ("ideal GPU-hours", figure(e.ideal_gpu_hours), _peak_words(plan)),
+        ("step GPU-hours", figure(e.step_gpu_hours), f"MFU {float(plan.mfu):g}"),
+        ("billed GPU-hours", figure(e.billed_gpu_hours), f"goodput {float(plan.goodput):g}"),
+        ("final-run GPU-hours", figure(e.final_gpu_hours), f"later stages {plan.later_fraction:g}"),
+        ("programme GPU-hours", figure(e.programme_gpu_hours), f"multiplier {float(plan.rnd_multiplier):g}"),
+        ("GPU-hours per 1e12 tokens", figure(e.gpu_hours_per_trillion_tokens), "main stage, billed"),
+        ("days", figure(e.days, 4), f"on {plan.gpus:,} GPUs" if plan.gpus else "on its GPUs"),
+    ]
+    if e.finish_at is not None:
+        rows.append(("finish", f"{e.finish_at:%Y-%m-%d %H:%M}", "UTC"))
+    if cost is not None:
+        rows.append((f"cost, {plan.currency}", figure(cost), "final run"))
+        rows.append((
+            f"programme cost, {plan.currency}",
+            figure(cost * plan.rnd_multiplier),
+            "at the same price",
+        ))
+    if energy is not None:
+        over = f"facility overhead {plan.facility_overhead:g}"
+        rows.append(("energy, MWh", figure(energy), f"final run at {plain(plan.power_w)} W a GPU, {over}"))
+        if plan.carbon_kg_per_mwh is not None:
+            carbon = carbon_t(mwh=energy, kg_per_mwh=plan.carbon_kg_per_mwh)
+            rows.append(("carbon, t CO2e", figure(carbon), f"{plan.carbon_kg_per_mwh:g} kg per MWh"))
+    alternatives = peak.alternatives if peak else ()
+    return Table(
+        title="Plan",
+        headings=("", ">value", "by"),
+        rows=rows,
+        notes=notes([
+            *(f"Another published peak: {v / 1e12:,g} TFLOP/s ({s.title})." for v, s in alternatives),
+            EXCLUDED if cost is not None else "",
+        ]),
+    )
+
+
+def _peak_words(plan: Plan) -> str:
+    if plan.peak is None:
+        return UNKNOWN
+    who = plan.peak.gpu or plan.peak.source.title
+    return f"{plan.peak.tflop_per_s:,g} TFLOP/s dense {plan.peak.precision}, {who}"
+
+
+def _stages(plan: Plan, e: Estimate) -> Table:
+    return Table(
+        title="Stages",
+        headings=("stage", ">tokens", ">sequence", ">GPUs", ">GPU-hours", ">days"),
+        rows=[
+            (
+                s.name,
+                quantity(s.tokens),
+                text(listed.sequence_length or plan.sequence_length),
+                text(s.gpus),
+                figure(s.billed_gpu_hours),
+                figure(s.days, 4),
+            )
+            for s, listed in zip(e.stages, plan.stages, strict=True)
+        ],
+    )
+
+
+def _assumptions(plan: Plan) -> Table:
+    return Table(
+        title="Assumptions",
+        headings=("key", ">value", "source"),
+        rows=[
+            (
+                a.name,
+                f"{a.value:g}",
+                a.source
+                or ("assumed: left out, the default" if a.is_default else "assumed: given without a source"),
+            )
+            for a in plan.assumptions
+        ],
+    )
+
+
+def chain_table(chains: Sequence[Chain], title: str = "The chain") -> Table:
+    """Return plan, run and published runs link by link, with their caveats; rows are not ranked."""
+    return Table(
+        title=f"{title} (device-hours; rows are not ranked)",
+        headings=(
+            "", ">FLOP", ">peak", ">ideal h", ">MFU", ">step h", ">goodput", ">billed h",
+            ">MFU(alloc.)", ">h per 1e12", ">cost per 1e12", ">MWh",
+        ),
+        rows=[
+            (
+                c.name,
+                figure(c.model_flop),
+                f"{c.peak_tflop_per_s:,g} {c.precision}" if c.peak_tflop_per_s else UNKNOWN,
+                figure(c.ideal_gpu_hours),
+                per_cent(c.mfu_ratio),
+                figure(c.step_gpu_hours),
+                per_cent(c.goodput_ratio),
+                figure(c.billed_gpu_hours),
+                per_cent(c.mfu_allocated_ratio),
+                figure(c.gpu_hours_per_trillion_tokens),
+                figure(c.cost_per_trillion_tokens),
+                figure(c.energy_mwh),
+            )
+            for c in chains
+        ],
+        notes=notes(f"{c.name}: {c.caveat}" for c in chains if c.caveat),
+    )  # fmt: skip

@@ -1,0 +1,73 @@
+"""What the calculators share on the command line: big numbers, and bad values told as usage errors.
+
+Edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from reports.tables import Table
+from tracker.cli import _output
+from tracker.core.errors import TrackerError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_NOT_FINITE = "a result is not finite: an input is too large or too small. Check the units"
+_SUFFIX = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+class Quantity(click.ParamType):  # type: ignore[type-arg]  # no generic at run time before click 8.5
+    """A number as people write big ones: 13e9, 13B, 4T, 1,024 or 1_024."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; its range is checked by what takes it."""
+        if isinstance(value, (int, float)):
+            return float(value)
+        text = str(value).strip().replace(",", "").replace("_", "")
+        scale = _SUFFIX.get(text[-1:].lower(), 1.0)
+        try:
+            return float(text if scale == 1.0 else text[:-1]) * scale
+        except ValueError:
+            self.fail(f"{str(value)[:60]!r} is no number. Write it as 13e9, 13B or 4T.", param, ctx)
+
+
+QUANTITY = Quantity()
+
+
+def usage(command: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Turn a bad value into a usage error: exit status 2, a sentence, no traceback."""
+
+    @wraps(command)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return command(*args, **kwargs)
+        except TrackerError as error:
+            raise click.UsageError(str(error)) from None
+        except (OverflowError, ZeroDivisionError):
+            raise click.UsageError(_NOT_FINITE) from None
+
+    return run
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print one JSON document; a result that is not finite is a usage error, never NaN."""
+    try:
+        _output.print_json({"schema": 1, **document})
+    except ValueError:
+        raise click.UsageError(_NOT_FINITE) from None
+
+
+def print_tables(tables: Iterable[Table]) -> None:
+    """Print tables with a blank line between them."""
+    for i, table in enumerate(tables):
+        if i:
+            click.echo()
+        _output.print_table(table)

@@ -1,0 +1,239 @@
+"""`tracker plan`: flags to a plan, its estimate and its check.
+
+Edge: every number comes from the core, every rounding from reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from reports.plan import plan_tables
+from tracker.cli._calc import QUANTITY, print_json, print_tables, usage
+from tracker.cli._options import Moment, json_option
+from tracker.core.chain import Chain, chain_of_plan, chain_of_reference
+from tracker.core.energy import carbon_t
+from tracker.core.errors import InvalidValue
+from tracker.core.hardware import canonical_precision, peak_flop_per_s, peak_given
+from tracker.core.plan import DEFAULTS, Estimate, Plan, PlanFailures, PlanStage
+from tracker.core.plan_check import PlannedConversion, PlanWarning, check_plan
+from tracker.core.references import back_solve_run, published_runs
+
+_MOMENT = Moment()
+_STAGE = "NAME=TOKENS[@SEQUENCE][xGPUS], such as extension=0.8T@131072x2048"
+
+
+@click.command()
+@click.option("--active-params", type=QUANTITY, help="Parameters a token passes through, such as 13e9.")
+@click.option("--total-params", type=QUANTITY, help="Parameters stored, where they differ (MoE).")
+@click.option("--experts", type=int, help="Routed experts of a mixture.")
+@click.option("--experts-per-token", type=int, help="Routed experts per token.")
+@click.option("--tokens", type=QUANTITY, help="Tokens to train, such as 4e12 or 4T.")
+@click.option("--gpu", help="Accelerator, such as h100-sxm; `tracker references hardware` lists them.")
+@click.option("--precision", help="Precision of the peak and of training. Default: bf16.")
+@click.option("--peak-tflops", type=float, help="Dense peak of one GPU in TFLOP/s.")
+@click.option("--mfu", type=float, help="Over productive time, a ratio. Default: 0.35.")
+@click.option("--goodput", type=float, help="Productive over allocated, a ratio. Default: 0.90.")
+@click.option("--attn-overhead", type=float, help="FLOP beyond 6N, a fraction. Default: 0.05.")
+@click.option("--later-stages", type=float, help="Later stages, a fraction of the run. Default: 0.08.")
+@click.option("--rnd-multiplier", type=float, help="Programme over final run. Default: 1.5.")
+@click.option("--gpus", type=int, help="GPUs of the run, for days.")
+@click.option("--sequence-length", type=int, help="Tokens per sequence.")
+@click.option("--layers", type=int, help="Layers: exact attention FLOP instead of --attn-overhead.")
+@click.option("--hidden-size", type=int, help="Width of the model.")
+@click.option("--heads", type=int, help="Attention heads.")
+@click.option("--head-dim", type=int, help="Dimension of a head.")
+@click.option("--causal/--full-attention", default=True, help="Count half of attention, or all of it.")
+@click.option(
+    "--stage",
+    "stages",
+    multiple=True,
+    metavar="NAME=TOKENS[@SEQ][xGPUS]",
+    help="A stage; they sum to --tokens. Repeatable.",
+)
+@click.option("--start", type=_MOMENT, metavar="MOMENT", help="Planned start.")
+@click.option("--deadline", type=_MOMENT, metavar="MOMENT", help="When it must be done.")
+@click.option("--reservation-end", type=_MOMENT, metavar="MOMENT", help="When the reservation ends.")
+@click.option("--gpu-hour-price", type=float, help="Money per GPU-hour.")
+@click.option("--currency", default="USD", help="Printed beside amounts. Default: USD.")
+@click.option("--budget", type=QUANTITY, help="Money it may cost.")
+@click.option("--gpu-power-w", type=float, help="Power of one GPU. Default: its TDP.")
+@click.option("--facility-overhead", type=float, default=1.0, help="Facility over GPU energy, 1 or more.")
+@click.option("--carbon-kg-per-mwh", type=float, help="Grid intensity; without it no carbon is stated.")
+@click.option("--failures-per-day", type=float, help="Expected interruptions, to check the goodput.")
+@click.option("--restart-min", type=float, help="Minutes from a failure to the next step.")
+@click.option("--checkpoint-interval-min", type=float, help="Minutes between checkpoints.")
+@click.option("--checkpoint-stall-min", type=float, default=0.0, help="Blocking minutes of a save.")
+@click.option("--converted-from", help="Device whose hours the plan took over.")
+@click.option("--conversion-ratio", type=float, help="By how much those hours were divided.")
+@click.option(
+    "--source", "sources", multiple=True, metavar="KEY=TEXT", help="Where a value came from. Repeatable."
+)
+@click.option("--chain", "with_chain", is_flag=True, help="Set published runs beside the plan.")
+@json_option
+@usage
+def plan(as_json: bool, with_chain: bool, **given: Any) -> None:
+    """Estimate GPU-hours and days, and check the plan for classic mistakes.
+
+    What is left out takes the reference estimate's value and is listed as assumed. Warnings never
+    change the exit status.
+
+    \b
+    Example:
+      tracker plan --active-params 13e9 --tokens 4e12 --peak-tflops 989 --gpus 1024
+    """
+    made = _plan(given)
+    estimate = made.estimate()
+    if estimate is None:
+        flags = {"active_params": "--active-params", "tokens": "--tokens", "peak": "--gpu or --peak-tflops"}
+        raise click.UsageError(f"missing {', '.join(flags[name] for name in made.missing)}")
+    warnings = check_plan(
+        made,
+        gpu=given["gpu"],
+        precision=given["precision"],
+        reservation_end=_utc(given["reservation_end"]),
+        conversion=_conversion(given),
+    )
+    chains = [chain_of_plan(made)]
+    if with_chain:
+        chains += [chain_of_reference(run) for run in published_runs() if back_solve_run(run) is not None]
+    if as_json:
+        print_json(_document(made, estimate, warnings, chains))
+    else:
+        print_tables(plan_tables(made, estimate, warnings, chains if with_chain else ()))
+
+
+def _plan(given: dict[str, Any]) -> Plan:
+    precision = canonical_precision(given["precision"] or "bf16")
+    peak = None
+    if given["peak_tflops"] is not None:
+        peak = peak_given(given["peak_tflops"], precision, name="--peak-tflops")
+    elif given["gpu"] is not None:
+        peak = peak_flop_per_s(given["gpu"], precision)
+    names = [
+        "active_params", "total_params", "tokens", "gpus", "sequence_length", "layers", "hidden_size",
+        "heads", "head_dim", "experts", "experts_per_token", "gpu_hour_price", "budget", "gpu_power_w",
+        "carbon_kg_per_mwh", *DEFAULTS,
+    ]  # fmt: skip
+    return Plan(
+        **{name: given[name] for name in names if given[name] is not None},
+        peak=peak,
+        causal=given["causal"],
+        currency=given["currency"],
+        facility_overhead=given["facility_overhead"],
+        stages=tuple(_stage(text) for text in given["stages"]),
+        failures=_failures(given),
+        start=_utc(given["start"]),
+        deadline=_utc(given["deadline"]),
+        sources=dict(_pair(text) for text in given["sources"]),
+    )
+
+
+def _failures(given: dict[str, Any]) -> PlanFailures | None:
+    needed = ("failures_per_day", "restart_min", "checkpoint_interval_min")
+    absent = [f"--{key.replace('_', '-')}" for key in needed if given[key] is None]
+    if len(absent) == len(needed):
+        return None
+    if absent:
+        raise click.UsageError(f"the failure model also needs {', '.join(absent)}")
+    return PlanFailures(
+        per_day=given["failures_per_day"],
+        restart_min=given["restart_min"],
+        checkpoint_interval_min=given["checkpoint_interval_min"],
+        checkpoint_stall_min=given["checkpoint_stall_min"],
+    )
+
+
+def _stage(text: str) -> PlanStage:
+    name, _, rest = text.partition("=")
+    rest, x, gpus = rest.partition("x")
+    tokens, at, sequence = rest.partition("@")
+    try:
+        number = QUANTITY.convert(tokens, None, None)
+        length = int(sequence) if at else None
+        size = int(gpus) if x else None
+    except (ValueError, click.BadParameter):
+        raise InvalidValue("--stage", text, _STAGE) from None
+    if not name.strip():
+        raise InvalidValue("--stage", text, _STAGE)
+    return PlanStage(name=name.strip(), tokens=number, sequence_length=length, gpus=size)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key.strip() or not value.strip():
+        raise InvalidValue("--source", text, "KEY=TEXT, such as mfu=measured on 512 GPUs")
+    return key.strip(), value.strip()
+
+
+def _conversion(given: dict[str, Any]) -> PlannedConversion | None:
+    if given["converted_from"] is None and given["conversion_ratio"] is None:
+        return None
+    if None in (given["converted_from"], given["conversion_ratio"], given["gpu"]):
+        raise click.UsageError("a conversion needs --converted-from, --conversion-ratio and --gpu")
+    return PlannedConversion(
+        from_gpu=given["converted_from"], to_gpu=given["gpu"], ratio=given["conversion_ratio"]
+    )
+
+
+def _utc(at_us: int | None) -> datetime | None:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us) if at_us is not None else None
+
+
+def _document(
+    made: Plan, e: Estimate, warnings: tuple[PlanWarning, ...], chains: list[Chain]
+) -> dict[str, Any]:
+    assert made.peak is not None
+    energy, cost = made.energy_mwh(), made.cost()
+    carbon = None
+    if energy is not None and made.carbon_kg_per_mwh is not None:
+        carbon = carbon_t(mwh=energy, kg_per_mwh=made.carbon_kg_per_mwh)
+    return {
+        "model_flop": e.model_flop,
+        "six_n_flop": e.six_n_flop,
+        "flop_per_token": e.main.flop.value,
+        "flop_method": e.main.flop.method,
+        "peak_tflop_per_s": made.peak.tflop_per_s,
+        "precision": made.peak.precision,
+        "peak_source": str(made.peak.source),
+        "mfu_ratio": float(made.mfu),
+        "goodput_ratio": float(made.goodput),
+        "ideal_gpu_hours": e.ideal_gpu_hours,
+        "step_gpu_hours": e.step_gpu_hours,
+        "billed_gpu_hours": e.billed_gpu_hours,
+        "later_stages_gpu_hours": e.later_stages_gpu_hours,
+        "final_gpu_hours": e.final_gpu_hours,
+        "programme_gpu_hours": e.programme_gpu_hours,
+        "gpu_hours_per_trillion_tokens": e.gpu_hours_per_trillion_tokens,
+        "gpus": made.gpus,
+        "days": e.days,
+        "finish_at": f"{e.finish_at:%Y-%m-%dT%H:%M:%SZ}" if e.finish_at else None,
+        "cost": cost,
+        "programme_cost": cost * float(made.rnd_multiplier) if cost is not None else None,
+        "currency": made.currency,
+        "power_w": made.power_w,
+        "energy_mwh": energy,
+        "carbon_t": carbon,
+        "stages": [
+            {
+                "name": s.name,
+                "tokens": s.tokens,
+                "flop_per_token": s.flop.value,
+                "flop_method": s.flop.method,
+                "gpus": s.gpus,
+                "gpu_hours": s.billed_gpu_hours,
+                "days": s.days,
+            }
+            for s in e.stages
+        ],
+        "assumed": list(made.assumed),
+        "assumptions": [
+            {"name": a.name, "value": a.value, "source": a.source, "default": a.is_default}
+            for a in made.assumptions
+        ],
+        "chain": [asdict(c) for c in chains],
+        "warnings": [asdict(w) for w in warnings],
+    }
