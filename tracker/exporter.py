@@ -12,17 +12,19 @@ import platform
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
-
 from tracker.families import FAMILIES, Family, Page
+from tracker.lean import without
+
+with without("http.server", "ssl", "urllib.error", "urllib.request", "wsgiref", "wsgiref.simple_server"):
+    from prometheus_client import CollectorRegistry, ProcessCollector
+    from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
+    from prometheus_client.metrics_core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        InfoMetricFamily,
+        Metric,
+    )
+    from prometheus_client.registry import Collector
 
 BUILD_INFO: Final = "tracker_build_info"
 

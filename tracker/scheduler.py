@@ -14,14 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from apscheduler.executors.debug import DebugExecutor
-from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.triggers.cron import CronTrigger
-from apscheduler.triggers.interval import IntervalTrigger
-
 from tracker.core.errors import TrackerError
 from tracker.interfaces import Clock
+from tracker.lean import without
 from tracker.vitals import JobVitals
+
+with without("asyncio", "concurrent.futures.process", "ssl"):
+    from apscheduler.executors.debug import DebugExecutor
+    from apscheduler.schedulers.background import BackgroundScheduler
+    from apscheduler.triggers.cron import CronTrigger
+    from apscheduler.triggers.interval import IntervalTrigger
 
 _log = logging.getLogger(__name__)
 _DEFAULTS: Final = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1}

@@ -27,6 +27,9 @@ def run(config: Path, listen: str | None) -> None:
       tracker run --config run.toml
       tracker run --config run.toml --listen 127.0.0.1:0
     """
+    from tracker.lean import without_openssl_hashes
+
+    without_openssl_hashes()  # before anything loads hashlib
     from dataclasses import replace
 
     from tracker import app
