@@ -22,7 +22,7 @@ from tracker.core.fold import Fold, Frame
 from tracker.core.interruptions import Verdict
 from tracker.core.lineage import Lineage, trace
 from tracker.core.pieces import Piece, sort_pieces
-from tracker.core.records import Event, SchedulerRow
+from tracker.core.records import Event, Kind, SchedulerRow
 from tracker.core.segments import Segment, Segmenter
 from tracker.core.settings import Settings
 
@@ -78,7 +78,11 @@ class Book:
 
     def open(self, facts: Facts, *, as_of_us: int) -> Opened:
         """Return the run as of a moment; what lies after it is ignored."""
-        rows = [as_known(row, as_of_us) for row in facts.scheduler_rows() if row.start_us <= as_of_us]
+        rows = [
+            as_known(row, as_of_us)
+            for row in facts.scheduler_rows()
+            if row.start_us <= as_of_us and not row.data.get("never_ran")
+        ]
         streams = [known(facts, stream, as_of_us) for stream in facts.streams()]
 
         def work_before(stream: Stream, offset: int) -> int:
@@ -270,24 +274,35 @@ def known(facts: Facts, stream: Stream, as_of_us: int) -> Stream:
     if all(s.seen_at_us is None or s.seen_at_us <= as_of_us for s in stream.segments):
         return stream
     segments: list[Segment] = []
+    past = False
     for index, segment in enumerate(stream.segments):
-        if segment.seen_at_us is None or segment.seen_at_us <= as_of_us:
+        seen = segment.seen_at_us
+        if seen is not None and seen <= as_of_us:
             segments.append(segment)
-            continue
-        end = stream.segments[index + 1].first_offset if index + 1 < len(stream.segments) else None
-        again = _segment_until(facts, stream.stream_id, segment, end, as_of_us)
-        if again is not None:
-            segments.append(again)
+        elif seen is not None:
+            end = stream.segments[index + 1].first_offset if index + 1 < len(stream.segments) else None
+            again = _segment_until(facts, stream.stream_id, segment, end, as_of_us)
+            if again is not None:
+                segments.append(again)
+            past = True
+        elif not past:
+            segments.append(segment)
     return replace(stream, segments=tuple(segments))
+
+
+_STARTS: Final = (Kind.LAUNCH, Kind.RESTART, Kind.SETTING, Kind.RESUME, Kind.TRAIN_START)
 
 
 def _segment_until(
     facts: Facts, stream_id: int, segment: Segment, end: int | None, as_of_us: int
 ) -> Segment | None:
+    """Return a segment as its stamped lines up to a moment had it; None if there was none.
+
+    A line without a stamp counts with the stamped one before it, but for start-up lines: those belong
+    to the stamped one that follows.
+    """
     start = segment.first_offset
-    events = [
-        e for e in facts.events(stream_id, start=start, end=end) if e.at_us is None or e.at_us <= as_of_us
-    ]
+    events = list(facts.events(stream_id, start=start, end=end))
     blank = Segment(
         ordinal=segment.ordinal,
         first_offset=start,
@@ -295,20 +310,36 @@ def _segment_until(
         begin_at_us=segment.begin_at_us if segment.begun_by == "restart" else None,
     )
     segmenter = Segmenter(blank)
-    taken, stopped_at = 0, None
-    for reading in facts.readings(stream_id, start=start, end=end):
-        if reading.at_us is not None and reading.at_us > as_of_us:
-            stopped_at = reading.offset
-            break
-        before = taken
-        while taken < len(events) and events[taken].offset < reading.offset:
+    waiting: list[Event] = []
+    taken = 0
+
+    def take(until: int | None) -> bool:
+        """Feed events that stand before an offset; return False at the first later stamp."""
+        nonlocal taken
+        while taken < len(events) and (until is None or events[taken].offset < until):
+            event = events[taken]
+            if event.at_us is not None and event.at_us > as_of_us:
+                return False
+            waiting.append(event)
+            if event.at_us is not None:
+                segmenter.feed(_own(waiting, segment))
+                waiting.clear()
             taken += 1
-        segmenter.feed([*_own(events[before:taken], segment), reading])
-    rest: list[Event] = [e for e in events[taken:] if stopped_at is None or e.offset < stopped_at]
-    segmenter.feed(_own(rest, segment))
+        return True
+
+    later = False
+    for reading in facts.readings(stream_id, start=start, end=end):
+        if not take(reading.offset) or (reading.at_us is not None and reading.at_us > as_of_us):
+            later = True
+            break
+        segmenter.feed([*_own(waiting, segment), reading])
+        waiting.clear()
+    if not later:
+        take(None)
+    first_start = next((n for n, event in enumerate(waiting) if event.kind in _STARTS), len(waiting))
+    segmenter.feed(_own(waiting[:first_start], segment))
     again = segmenter.segments[-1]
-    nothing = again.readings == 0 and again.start_at_us is None and again.begun_by == "file"
-    return None if nothing and not again.settings else replace(again, ordinal=segment.ordinal)
+    return None if again.start_at_us is None and not again.readings else again
 
 
 def _own(events: list[Event], segment: Segment) -> list[Event]:

@@ -148,7 +148,7 @@ class Fold:
         elif kind is Kind.EVAL_END:
             self._stop_ends("evaluation", event)
         elif (
-            kind in (Kind.LAUNCH, Kind.SIGN, Kind.RESUME, Kind.TRAIN_START, Kind.SETTING, Kind.RESTART)
+            kind in (Kind.LAUNCH, Kind.SIGN, Kind.RESUME, Kind.TRAIN_START, Kind.RESTART)
             and event.at_us is not None
             and self.at is None
         ):

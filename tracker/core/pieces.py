@@ -82,6 +82,9 @@ def sort_pieces(
     by_id: dict[str, list[SchedulerRow]] = {}
     for known in rows:
         by_id.setdefault(known.job_id, []).append(known)
+        array, task = known.data.get("array_job_id"), known.data.get("array_task_id")
+        if array is not None and task is not None:
+            by_id.setdefault(f"{array}_{task}", []).append(known)
     for stream in sorted(streams, key=lambda s: (s.identity, s.file_name)):
         clock_us: int | None = None
         for index, segment in enumerate(stream.segments):

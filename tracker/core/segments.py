@@ -31,6 +31,8 @@ class Segment:
     """Offset of its latest record."""
     begun_by: str
     """"file" (nothing said so), "launch", "restart" or "step_back"."""
+    launched: bool = False
+    """Whether a banner was seen: the next one is another process."""
     begin_at_us: int | None = None
     """Stamp of the line that began it."""
     start_at_us: int | None = None
@@ -149,7 +151,8 @@ class Segmenter:
             segment.second_step = reading.step
         segment.last = list(reading)
         segment.fatal = False
-        if segment.end_kind not in (None, "completed"):  # it printed on: not the end after all
+        told_before = at_us is not None and segment.end_at_us is not None and at_us <= segment.end_at_us
+        if segment.end_kind not in (None, "completed") and not told_before:  # it printed on: no end after all
             segment.end_at_us = segment.end_offset = segment.end_kind = segment.end_cause = None
         recent = segment.recent
         recent.append([reading.step, at_us])
@@ -161,11 +164,12 @@ class Segmenter:
         kind = event.kind
         segment = self._current(event.offset)
         if kind is Kind.LAUNCH:
-            if segment.begun_by == "launch" or segment.readings or segment.end_kind is not None:
+            if segment.launched or segment.readings or segment.fatal or segment.end_kind is not None:
                 segment = self._begin(event.offset, "launch", event.at_us)
             elif segment.begun_by == "file":
                 segment.begun_by = "launch"
                 segment.begin_at_us = event.at_us if segment.start_at_us is None else segment.start_at_us
+            segment.launched = True
         elif kind is Kind.RESTART:
             if segment.end_kind is None:
                 segment.end_at_us, segment.end_offset = event.at_us, event.offset
