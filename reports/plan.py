@@ -51,7 +51,7 @@ def _estimate(plan: Plan, e: Estimate) -> Table:
         ("final-run GPU-hours", figure(e.final_gpu_hours), f"later stages {plan.later_fraction:g}"),
         ("programme GPU-hours", figure(e.programme_gpu_hours), f"multiplier {float(plan.rnd_multiplier):g}"),
         ("GPU-hours per 1e12 tokens", figure(e.gpu_hours_per_trillion_tokens), "main stage, billed"),
-        ("days", figure(e.days, 4), f"on {plan.gpus:,} GPUs" if plan.gpus else "on its GPUs"),
+        ("days", figure(e.days, 4), _gpus(plan)),
     ]
     if e.finish_at is not None:
         rows.append(("finish", f"{e.finish_at:%Y-%m-%d %H:%M}", "UTC"))
@@ -68,16 +68,22 @@ def _estimate(plan: Plan, e: Estimate) -> Table:
         if plan.carbon_kg_per_mwh is not None:
             carbon = carbon_t(mwh=energy, kg_per_mwh=plan.carbon_kg_per_mwh)
             rows.append(("carbon, t CO2e", figure(carbon), f"{plan.carbon_kg_per_mwh:g} kg per MWh"))
-    alternatives = peak.alternatives if peak else ()
+    others = [(v, s) for v, s in peak.alternatives if abs(v / peak.value - 1) > 0.01] if peak else []
     return Table(
         title="Plan",
         headings=("", ">value", "by"),
         rows=rows,
         notes=notes([
-            *(f"Another published peak: {v / 1e12:,g} TFLOP/s ({s.title})." for v, s in alternatives),
+            *(f"Another published peak: {v / 1e12:,g} TFLOP/s ({s.title})." for v, s in others),
             EXCLUDED if cost is not None else "",
         ]),
     )
+
+
+def _gpus(plan: Plan) -> str:
+    if any(stage.gpus is not None for stage in plan.stages):
+        return "stage after stage"
+    return f"on {plan.gpus:,} GPUs" if plan.gpus else "unknown without --gpus"
 
 
 def _peak_words(plan: Plan) -> str:
