@@ -89,7 +89,8 @@ def _gpus(plan: Plan) -> str:
 def _peak_words(plan: Plan) -> str:
     if plan.peak is None:
         return UNKNOWN
-    who = plan.peak.gpu or plan.peak.source.title
+    is_given = plan.peak.gpu is None or plan.peak.source.mark == "given"
+    who = plan.peak.source.title if is_given else plan.peak.gpu
     return f"{plan.peak.tflop_per_s:,g} TFLOP/s dense {plan.peak.precision}, {who}"
 
 

@@ -61,6 +61,14 @@ def test_warnings_have_code_and_message_and_leave_the_status_alone() -> None:
     assert "Use 989" in got["warnings"][0]["message"]
 
 
+def test_a_peak_given_beside_a_device_keeps_the_devices_power() -> None:
+    """The peak is the user's, 700 W is the table's; the check still knows the device."""
+    got = document(plan, f"{PLAN.replace('989', '1979')} --gpu h100-sxm")
+
+    assert (got["peak_tflop_per_s"], got["power_w"]) == (1979, 700)
+    assert [w["code"] for w in got["warnings"]] == ["sparse_peak"]
+
+
 def test_a_plan_with_everything() -> None:
     """Stages, dates, money, energy, carbon, failures, sources, a conversion."""
     got = CliRunner().invoke(

@@ -5,7 +5,7 @@ Edge: every number comes from the core, every rounding from reports.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from tracker.cli._options import Moment, json_option
 from tracker.core.chain import Chain, chain_of_plan, chain_of_reference
 from tracker.core.energy import carbon_t
 from tracker.core.errors import InvalidValue
-from tracker.core.hardware import canonical_precision, peak_flop_per_s, peak_given
+from tracker.core.hardware import canonical_precision, lookup, peak_flop_per_s, peak_given
 from tracker.core.plan import DEFAULTS, Estimate, Plan, PlanFailures, PlanStage
 from tracker.core.plan_check import PlannedConversion, PlanWarning, check_plan
 from tracker.core.references import back_solve_run, published_runs
@@ -111,6 +111,8 @@ def _plan(given: dict[str, Any]) -> Plan:
     peak = None
     if given["peak_tflops"] is not None:
         peak = peak_given(given["peak_tflops"], precision, name="--peak-tflops")
+        if given["gpu"] is not None:
+            peak = replace(peak, gpu=lookup(given["gpu"]).name)
     elif given["gpu"] is not None:
         peak = peak_flop_per_s(given["gpu"], precision)
     names = [
