@@ -112,17 +112,20 @@ def facts_from_logs(
     scheduler_collector: Collector | None = None,
     *,
     zone: dt.tzinfo = dt.UTC,
-    written_us: int = START_US,
+    written_us: Mapping[str, int] | None = None,
     block: int = 1 << 20,
 ) -> ListFacts:
-    """Return facts from log text, read by real collectors in blocks of whole lines."""
+    """Return facts from log text, read by real collectors in blocks of whole lines.
+
+    `written_us` holds the files' own times, by name.
+    """
     facts = ListFacts()
     for name, body in files.items():
         facts.add(
             parse(body, collector, file_name=name, zone=zone, block=block),
             file_name=name,
             collector=collector.name,
-            written_us=written_us,
+            written_us=(written_us or {}).get(name, START_US),
             identity=hashlib.sha256(body[:4096]).hexdigest(),
         )
     for name, body in (scheduler or {}).items():

@@ -10,6 +10,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,13 @@ def test_a_finished_run_has_every_step_exactly_once() -> None:
 
 def test_a_run_without_noise_is_worked_by_hand() -> None:
     """100 steps of 4 s, a save of 20 s after 50 and 100, a crash after 73: every bucket is known."""
-    still = {"noise": 0.0, "slow_share": 0.0, "skip_share": 0.0, "eval_interval": 0, "first_step_s": 0.0}
+    still: dict[str, Any] = {
+        "noise": 0.0,
+        "slow_share": 0.0,
+        "skip_share": 0.0,
+        "eval_interval": 0,
+        "first_step_s": 0.0,
+    }
     run = simulate(
         preset(
             "steady",
@@ -121,7 +128,12 @@ def test_a_run_without_noise_is_worked_by_hand() -> None:
 
 def test_an_asynchronous_save_that_was_not_written_yet_is_lost() -> None:
     """A crash between the blocking part and the end of the write goes back to the save before."""
-    made = {"total_steps": 400, "save_interval": 50, "asynchronous": True, "async_write_s": 100.0}
+    made: dict[str, Any] = {
+        "total_steps": 400,
+        "save_interval": 50,
+        "asynchronous": True,
+        "async_write_s": 100.0,
+    }
     acts = (Act(step=152, what="crash"),)
     run = simulate(preset("steady", noise=0.0, slow_share=0.0, exit_after_h=None, acts=acts, **made))
     assert [a.resume_step for a in run.attempts] == [0, 100]

@@ -15,10 +15,11 @@ from tests.simulator.live import Player, play, write
 from tests.simulator.machine import Run, simulate
 from tests.simulator.parameters import PRESETS, Act, Parameters, preset
 from tests.simulator.records import observe
-from tests.simulator.text import Emission, contents, emissions, logs
+from tests.simulator.text import Emission, contents, emissions, logs, written
 from tests.simulator.truth import Truth, moments, truth
 
 __all__ = [
     "PRESETS", "Act", "Emission", "Parameters", "Player", "Run", "Truth", "contents", "emissions", "logs",
     "moments", "observe", "play", "preset", "simulate", "truth", "write",
+    "written",
 ]  # fmt: skip

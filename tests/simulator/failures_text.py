@@ -1,6 +1,7 @@
 """How a process says that it dies: the event lines of the format catalogue, with made-up values.
 
-Pure, given its random source. A host that falls silent says nothing; the scheduler tells of it.
+Pure, given its random source. A host that falls silent says nothing; the scheduler tells of it (in the log
+only where it falls silent before its process has printed any line with a clock).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def failure(run: Run, a: Attempt, rng: random.Random) -> Iterator[Said]:
         yield from _crash(a, rng, node, rank)
     elif how == "hang":
         yield from _hang(run, a, rng, node, rank)
+    elif how == "silent" and len(a.phases) == 1:  # else nobody could tell it from the next launch
+        yield gone, _slurmd(a, node, gone, " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
     elif how in ("cancel", "cancel_saved"):
         yield gone, _slurmd(a, node, a.death_us + 200_000, "")
     elif how == "limit":

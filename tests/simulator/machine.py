@@ -313,6 +313,10 @@ class _Machine:
             took = self._around(mean_s, p.startup_spread) if mean_s else 0
             if stop is not None and t + took > stop.death_us:
                 self.now = stop.death_us
+                if attempt.first_line_us is None:  # nothing ran yet: nothing to restart, nobody to wait for
+                    stop.in_job = False
+                    if stop.how == "hang":
+                        return self._failure(stop.death_us, "node")
                 return stop
             if self.horizon is not None and t + took > self.horizon:
                 return None

@@ -121,10 +121,10 @@ def _timed(run: Run, a: Attempt, look: Sight) -> Iterator[tuple[int, Reading | E
         },
     )
     for name, _, end in a.phases:
-        if name in ("init", "build"):
+        if name == "init" or (name == "build" and look.build_timed):
             yield event(Kind.SIGN, end, look.event_us)
         elif name == "load":
-            yield event(Kind.RESUME, end, None, step=a.resume_step)
+            yield event(Kind.RESUME, end, look.event_us, step=a.resume_step)
     if a.train_us is not None:
         yield event(Kind.TRAIN_START, a.train_us, look.event_us)
     yield from readings(run, a, look)

@@ -34,8 +34,8 @@ class Sight:
     """The process's first stamp is of its beginning; else the end of its initialisation is the first one."""
     first_line_at_once: bool = False
     """That stamp is printed at once, not only when the process is initialised."""
-    load_timed: bool = False
-    """The line of loading a checkpoint has a stamp of its own."""
+    build_timed: bool = False
+    """A line with a stamp stands between building the model and loading the checkpoint."""
 
 
 SIGHTS: Final[dict[str, Sight]] = {
@@ -51,7 +51,7 @@ SIGHTS: Final[dict[str, Sight]] = {
         stamp_us=None, event_us=1_000_000, excludes=False, saves_timed=False, evaluation_timed=False,
         first_line_timed=False,
     ),
-    "jsonl": Sight(stamp_us=1, event_us=1, first_line_at_once=True, load_timed=True),
+    "jsonl": Sight(stamp_us=1, event_us=1, first_line_at_once=True, build_timed=True),
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def signs_of_start(attempt: Attempt, sight: Sight) -> list[int]:
     """Return when an attempt printed start-up lines with a stamp, in order."""
     if sight.event_us is None:
         return []
-    names = ("init", "build", "load", "data") if sight.load_timed else ("init", "build", "data")
+    names = ("init", "build", "load", "data") if sight.build_timed else ("init", "load", "data")
     moments = [end for name, _, end in attempt.phases if name in names]
     first = attempt.first_line_us
     if first is not None and sight.first_line_timed and (moments or sight.first_line_at_once):

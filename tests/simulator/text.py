@@ -72,13 +72,15 @@ def emissions(run: Run) -> list[Emission]:
 
 
 def _log(run: Run) -> Iterator[Emission]:
+    """Yield what happens to the logs; a file is rotated between two lines of a process that trains."""
     rotate = run.parameters.files == "rotate"
     size, kept = 0, 0
     for attempt in run.attempts:
         name = f"logs/{log_name(run, attempt)}"
+        trains_us = attempt.train_us if attempt.train_us is not None else 2**62
         for line in lines(run, attempt):
             data = line.text.encode("utf-8", "surrogateescape")
-            if rotate and size and size + len(data) > ROTATE_BYTES:
+            if rotate and size and size + len(data) > ROTATE_BYTES and line.at_us > trains_us:
                 for number in range(min(kept, KEPT), 0, -1):
                     yield Emission(line.at_us, f"{name}.{number}", b"", "rename", f"{name}.{number + 1}")
                 yield Emission(line.at_us, name, b"", "rename", f"{name}.1")
@@ -103,6 +105,20 @@ def contents(run: Run, *, until_us: int | None = None) -> dict[str, bytes]:
     if run.parameters.scheduler:
         files["sacct.txt"] = bytearray(sacct(run, now).encode())
     return {name: bytes(body) for name, body in files.items()}
+
+
+def written(run: Run, *, until_us: int | None = None) -> dict[str, int]:
+    """Return when each log was last written to, by base name: the file's own time."""
+    now = run.now_us if until_us is None else until_us
+    times: dict[str, int] = {}
+    for emission in emissions(run):
+        if emission.at_us > now:
+            break
+        if emission.what == "rename":
+            times[emission.to] = times.pop(emission.file)
+        else:
+            times[emission.file] = emission.at_us
+    return {name.removeprefix("logs/"): at for name, at in times.items() if name.startswith("logs/")}
 
 
 def logs(run: Run, *, until_us: int | None = None) -> dict[str, bytes]:

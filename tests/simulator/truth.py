@@ -34,7 +34,6 @@ evaluation took (see `sight.py`) cannot show it: it stays inside its window.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from statistics import median_low
@@ -68,8 +67,9 @@ class AttemptTruth:
     cause: str | None = None
     stalled: bool = False
     windows: int = 0
-    boundaries: int = 0
-    """How many places of this attempt carry the resolution of a stamp: for tolerances."""
+    guessed_us: int = 0
+    """Wall time of steps whose end only a save without a stamp tells: nobody can know it but by their usual
+    pace."""
     buckets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BUCKETS, 0))
     net_steps: int = 0
     processed_steps: int = 0
@@ -78,6 +78,8 @@ class AttemptTruth:
     allocated: int = 0
     """GPU-microseconds; the buckets sum to it."""
     last_sign_us: int | None = None
+    patience_us: int | None = None
+    """How long without a sign counts as a stall: 3 x the usual interval; None: not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,13 +89,16 @@ class Interruption:
     attempt: int
     at_us: int
     kind: str
+    """How it ended, by `records.END_KINDS`."""
+    planned: bool
+    """A limit, a maintenance or an operator's stop; a limit that ended a hang is none."""
     cause: str | None
     detect_us: int
     """Last sign of progress to the attempt's end."""
     restart_us: int | None
-    """The attempt's end to the next one's first step; None: not there yet."""
+    """The attempt's end to the first step of the next one that trains; None: not there yet."""
     redo_steps: int
-    """Steps above where the next attempt resumed, by the last reading."""
+    """Its steps above where the next attempt that loads a checkpoint resumes, by the last reading."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -325,7 +330,7 @@ def _row(
         rest = until - sign
         gaps = _gaps(view.marks)
         gaps = gaps if len(gaps) >= 3 else gaps_before
-        limit = 3 * median_low(gaps) if gaps else None
+        limit = row.patience_us = 3 * median_low(gaps) if gaps else None
         row.stalled = view.end_us is None and limit is not None and rest > limit
         if view.end_us is not None:
             us["tail"] = rest
@@ -346,7 +351,6 @@ def _row(
         us["tail"] = waited - us["startup"]
     row.buckets = {name: world * us[name] for name in BUCKETS}
     row.buckets["idle"] = (gpus - world) * (until - view.start_us)
-    row.boundaries = 2 + len([b for b in a.blocks if b.start_us <= now])
     assert sum(row.buckets.values()) == row.allocated, "the truth itself must close"
     assert all(value >= 0 for value in row.buckets.values())
     return row
@@ -378,6 +382,8 @@ def _work(
         good = span * min(max(retained - low, 0), steps) // steps
         us["productive"] += good
         us["lost"] += span - good
+        if mark.save and not look.saves_timed:
+            row.guessed_us += span
         sign, low = mark.at_us, mark.step
     row.windows = len(view.marks)
     for block in a.blocks:
@@ -401,19 +407,21 @@ def _interruptions(rows: list[AttemptTruth], seen: list[_Seen], now: int) -> lis
     for index, (row, view) in enumerate(zip(rows, seen, strict=True)):
         if row.end_us is None or row.end_kind == "completed":
             continue
-        following = seen[index + 1] if index + 1 < len(seen) else None
-        restart = following.attempt.train_us if following is not None and following.marks else None
+        following = next((later for later in seen[index + 1 :] if later.loaded), None)
+        trains = next((later for later in seen[index + 1 :] if later.marks), None)
+        restart = trains.attempt.train_us if trains is not None else None
+        quiet = row.end_us - (row.last_sign_us if row.last_sign_us is not None else row.start_us)
+        hung = row.patience_us is not None and quiet > row.patience_us and row.end_kind == "time_limit"
         found.append(
             Interruption(
                 attempt=row.attempt,
                 at_us=row.end_us,
                 kind=row.end_kind or "failed",
+                planned=row.end_kind in ("time_limit", "operator", "host_maintenance") and not hung,
                 cause=row.cause,
-                detect_us=row.end_us - (row.last_sign_us if row.last_sign_us is not None else row.start_us),
+                detect_us=quiet,
                 restart_us=restart - row.end_us if restart is not None else None,
-                redo_steps=max(view.last - following.attempt.resume_step, 0)
-                if following is not None and following.loaded
-                else 0,
+                redo_steps=max(view.last - following.attempt.resume_step, 0) if following is not None else 0,
             )
         )
     return found
@@ -431,25 +439,27 @@ def _state(rows: list[AttemptTruth], seen: list[_Seen]) -> str:
 
 
 def moments(run: Run, count: int, *, margin_us: int = 5_000_000) -> list[int]:
-    """Return moments to ask at, spread over the run, none within a margin of what a start-up line says.
+    """Return moments to ask at, spread over the run, none where lines without a stamp decide what was known.
 
-    Between the loading of a checkpoint and the first training line, lines without a stamp make it a
-    matter of taste what was known; so no moment falls there.
+    Such lines lie somewhere between two stamps: those of a start-up until the first training lines, and
+    saves and evaluations where the format does not stamp them. No moment falls there.
     """
-    avoid = [
-        (
-            a.first_line_us or a.start_us,
-            a.ends[min(len(a.ends), 12) - 1] if a.ends else a.gone_us or run.now_us,
-        )
-        for a in run.attempts
-    ]
-    starts = [low for low, _ in avoid]
+    look = SIGHTS[run.parameters.style]
+    avoid: list[tuple[int, int]] = []
+    for a in run.attempts:
+        begun = a.first_line_us or a.start_us
+        trained = a.ends[min(len(a.ends), 12) - 1] if a.ends else a.gone_us or run.now_us
+        avoid.append((begun, trained))
+        for block in a.blocks:
+            if look.build_timed or (block.kind == "save" and look.saves_timed):
+                continue
+            after = block.step + run.parameters.log_interval - a.resume_step
+            until = a.ends[after - 1] if after <= len(a.ends) else a.end_us or run.now_us
+            avoid.append((block.start_us, until))
     found: list[int] = []
     first, last = run.parameters.start_us, run.now_us
     for number in range(1, count + 1):
         moment = first + (last - first) * number // count
-        place = bisect_right(starts, moment + margin_us) - 1
-        if place >= 0 and moment <= avoid[place][1] + margin_us:
-            continue
-        found.append(moment)
+        if not any(low - margin_us <= moment <= high + margin_us for low, high in avoid):
+            found.append(moment)
     return found
