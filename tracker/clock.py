@@ -35,6 +35,10 @@ class SystemClock:
         """Return seconds that never go back."""
         return time.monotonic()
 
+    def cpu_s(self) -> float:
+        """Return seconds that the calling thread has worked."""
+        return time.thread_time()
+
     @property
     def stopped(self) -> bool:
         """Whether the process has been told to stop."""

@@ -248,7 +248,7 @@ FAMILIES: Final = (
            _own(lambda v: _seconds(v.last_pass_us))),
     Family("tracker_snapshot_timestamp_seconds", "gauge", "The moment that the numbers above are of.",
            _of(lambda s: _seconds(s.as_of_us))),
-    Family("tracker_snapshot_duration_seconds", "gauge", "How long the last snapshot took to make.",
+    Family("tracker_snapshot_duration_seconds", "gauge", "Processor time of the last snapshot.",
            _own(lambda v: v.snapshot_s)),
     Family("tracker_store_up", "gauge", "1 if the last use of the store succeeded.",
            _own(lambda v: int(v.store_up) if v.store_up is not None else None)),

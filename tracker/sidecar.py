@@ -56,6 +56,10 @@ class SidecarClock(Protocol):
         """Return seconds that never go back."""
         ...
 
+    def cpu_s(self) -> float:
+        """Return seconds that the calling thread has worked."""
+        ...
+
     def wait(self, seconds: float) -> bool:
         """Sleep, or return True at once when told to stop, False when woken."""
         ...
@@ -184,17 +188,17 @@ class Sidecar:
 
     def _due(self, work: Work, *, more: bool) -> bool:
         since_s = self._clock.monotonic_s() - self._made_s
-        apart_s = min(max(SHARE * (self._snapshot_s or 0.0), 1.0), _MOST_BETWEEN_S)
+        apart_s = min(max(SHARE * (self._snapshot_s or 0.0), min(1.0, self._poll_s)), _MOST_BETWEEN_S)
         if since_s < apart_s or (more and since_s < FRESH_S):
             return self._read_all and not self._shown_all
         return since_s >= FRESH_S or work.revision() != self._revision
 
     def _refresh(self, work: Work) -> None:
-        began_s = self._clock.monotonic_s()
+        began_s = self._clock.cpu_s()
         revision = work.revision()
         self._snapshot = work.snapshot(as_of_us=self._clock.now_us(), facts=self._stoppable)
         self._made_s = self._clock.monotonic_s()
-        self._snapshot_s = self._made_s - began_s
+        self._snapshot_s = self._clock.cpu_s() - began_s
         self._revision = revision
         self._shown_all = self._read_all
 

@@ -60,7 +60,7 @@ class Vitals:
     last_pass_us: int | None = None
     """When the sources were last looked at, successfully."""
     snapshot_s: float | None = None
-    """How long the last snapshot took to make."""
+    """Processor time that the last snapshot took to make."""
     store_up: bool | None = None
     """Whether the last use of the store succeeded."""
     store_errors: int = 0
