@@ -39,34 +39,30 @@ def info(store: Path, as_json: bool) -> None:
     found = health.info(store)
     readings = found.rows["reading"]
     if as_json:
-        print_json(
-            {
-                "schema": 1,
-                "schema_version": found.schema_version,
-                "file_bytes": found.file_bytes,
-                "wal_bytes": found.log_bytes,
-                "free_bytes": found.free_bytes,
-                "bytes_per_reading": round(found.file_bytes / readings, 1) if readings else None,
-                "journal": found.journal,
-                "file_system": found.file_system or None,
-                "revision": found.revision,
-                "rows": found.rows,
-                "running": None if found.owner is None else str(found.owner),
-            }
-        )
+        print_json({
+            "schema": 1,
+            "schema_version": found.schema_version,
+            "file_bytes": found.file_bytes,
+            "wal_bytes": found.log_bytes,
+            "free_bytes": found.free_bytes,
+            "bytes_per_reading": round(found.file_bytes / readings, 1) if readings else None,
+            "journal": found.journal,
+            "file_system": found.file_system or None,
+            "revision": found.revision,
+            "rows": found.rows,
+            "running": None if found.owner is None else str(found.owner),
+        })
         return
     each = f" ({found.file_bytes / readings:.1f} bytes per reading)" if readings else ""
-    print_pairs(
-        [
-            ("store", str(found.path)),
-            ("schema version", str(found.schema_version)),
-            ("size", f"{found.file_bytes:,} bytes{each}"),
-            ("write-ahead log", f"{found.log_bytes:,} bytes"),
-            ("can be freed", f"{found.free_bytes:,} bytes"),
-            ("journal", f"{found.journal} on {found.file_system or 'an unknown file system'}"),
-            ("sidecar", "none" if found.owner is None else str(found.owner)),
-        ]
-    )
+    print_pairs([
+        ("store", str(found.path)),
+        ("schema version", str(found.schema_version)),
+        ("size", f"{found.file_bytes:,} bytes{each}"),
+        ("write-ahead log", f"{found.log_bytes:,} bytes"),
+        ("can be freed", f"{found.free_bytes:,} bytes"),
+        ("journal", f"{found.journal} on {found.file_system or 'an unknown file system'}"),
+        ("sidecar", "none" if found.owner is None else str(found.owner)),
+    ])
     print_table(
         Table(headings=("table", ">rows"), rows=[(name, f"{rows:,}") for name, rows in found.rows.items()])
     )

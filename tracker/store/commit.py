@@ -116,7 +116,7 @@ def store_batch(
                 "stream_id": stream_id,
                 "ordinal": segment.ordinal,
                 "revision": revision,
-                "body": rows.dump(segment.to_json()),
+                "body": rows.dump_segment(segment),
             },
         )
     if batch.forget_scheduler:
