@@ -174,7 +174,12 @@ def _continues(attempt: Attempt, piece: Piece) -> bool:
     ):
         return False
     last, new = attempt.last, segment.first_reading
-    if last is None or new is None or new.step <= last.step:
+    if new is None or before.segment.fatal:
+        return False
+    if last is None:  # rotated during start-up
+        resumed = before.segment.resume_step
+        return before.segment.launched and new.step > (resumed or 0) and piece.at_us >= before.seen_us
+    if new.step <= last.step:
         return False
     if new.at_us is None or last.at_us is None:
         return attempt.row is not None and attempt.row is piece.row

@@ -142,6 +142,8 @@ def _settle(fold: Fold, end_us: int) -> None:
             if start is None or bucket != "checkpoint" or step is None or step <= fold.step:
                 continue
             fold.first_us = fold.at = min(max(fold.frame.start_us, fold.sign_us or start), start)
+        if start is None and bucket == "checkpoint" and step is not None and fold.typical:
+            start = fold.at + max(0, step - fold.step) * median_low(fold.typical)
         begun = fold.at if start is None else min(max(start, fold.at), max(end_us, fold.at))
         gap = begun - fold.at
         if bucket == "checkpoint" and step is not None and step > fold.step:

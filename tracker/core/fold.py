@@ -157,9 +157,12 @@ class Fold:
     def _stop_ends(self, bucket: str, event: Event) -> None:
         end_us = self._stamp(event.at_us)
         for stop in reversed(self.stops):
-            if stop[0] == bucket and stop[2] is None and stop[3] is None:
-                stop[2], stop[3] = end_us, event.duration_us
-                stop[4] = event.step if stop[4] is None else stop[4]
+            if stop[0] != bucket or (None not in (stop[4], event.step) and stop[4] != event.step):
+                continue
+            bare = stop[2] is None and stop[3] is None
+            if bare or (stop[3] is None and event.duration_us is not None):  # a timer tells it again, finer
+                stop[2] = end_us if bare else stop[2]
+                stop[3], stop[4] = event.duration_us, event.step if stop[4] is None else stop[4]
                 return
         self.stops.append([bucket, None, end_us, event.duration_us, event.step])
 

@@ -28,7 +28,7 @@ class Model:
     hidden_size: int | None = None
     heads: int | None = None
     head_dim: int | None = None
-    causal: bool = True
+    causal: bool = False
     """Whether attention FLOPs are counted for the lower triangle only."""
 
 
