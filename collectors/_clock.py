@@ -25,7 +25,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive on purpose: loca
 _MINUTE_US: Final = 60_000_000
 _HOUR_US: Final = 3_600_000_000
 _OUT_OF_ORDER_US: Final = 120_000_000  # writers of one file lag each other by less than this
-_HALF_YEAR_US: Final = 183 * 24 * _HOUR_US
+_DAY_US: Final = 24 * _HOUR_US
+_HALF_YEAR_US: Final = 183 * _DAY_US
 
 
 def wall_us(text: bytes) -> int | None:
@@ -108,26 +109,44 @@ def stamp_us(text: bytes, context: Context) -> int | None:
     return None if wall is None else local_us(wall, context)
 
 
+def minute_of(text: bytes, context: Context) -> int | None:
+    """Return the UTC microseconds of a minute `2026-07-01 12:00:`, for those who add the seconds themselves.
+
+    None where it is none, and around a change of the zone's offset: then `stamp_us` must tell.
+    """
+    return _minute_us(context.zone, text)
+
+
+@lru_cache(maxsize=1024)
+def _minute_us(zone: dt.tzinfo, minute: bytes) -> int | None:
+    """Return the UTC microseconds of a minute `2026-07-01 12:00:`; None where the long way must tell."""
+    if _MINUTE.fullmatch(minute) is None:
+        return None
+    wall = wall_us(minute + b"00")
+    if wall is None or not EARLIEST_US <= wall < LATEST_US:
+        return None
+    offsets = _offsets_us(zone, wall // _HOUR_US)
+    return wall - offsets[0] if len(offsets) == 1 else None
+
+
+_MINUTE: Final = re.compile(rb"\d{4}-\d\d-\d\d[ T_]\d\d:\d\d:")
 _ZONED: Final = re.compile(rb"(?:Z|([+-])(\d\d):?(\d\d))$")
 
 
 def short_us(month: int, day: int, time: bytes, context: Context) -> int | None:
     """Return a stamp without a year, such as `E602 11:18:53.865680`: the previous stamp tells the year.
 
-    None where no stamp came before: there is nothing to take the year from.
+    None where no stamp came before: there is nothing to take the year from. Logs go forward.
     """
     before = context.state.get("clock")
     if not isinstance(before, int):
         return None
     year = (_EPOCH + dt.timedelta(microseconds=before)).year
-    best: int | None = None
     for candidate in (year - 1, year, year + 1):
         wall = wall_us(b"%04d-%02d-%02d %s" % (candidate, month, day, time))
-        if wall is not None and (best is None or abs(wall - before) < abs(best - before)):
-            best = wall
-    if best is None or abs(best - before) > _HALF_YEAR_US:
-        return None
-    return local_us(best, context)
+        if wall is not None and before - _DAY_US <= wall <= before + _HALF_YEAR_US:
+            return local_us(wall, context)
+    return None
 
 
 def whole_second(text: bytes) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from collectors._clock import STAMP, short_us, stamp_us
 from collectors._container import CONTAINER, joined
@@ -34,11 +34,13 @@ _REJECTED_BYTES: Final = 500
 class Hit:
     """A line that a rule asked for, with what a rule needs to make records of it."""
 
-    __slots__ = ("context", "done", "line", "match", "state")
+    __slots__ = ("context", "done", "line", "marks", "match", "state")
 
-    def __init__(self, line: Line, context: Context) -> None:
+    def __init__(self, line: Line, context: Context, marks: tuple[bytes, ...] = ()) -> None:
         self.line = line
         """The cleaned line."""
+        self.marks = marks
+        """Which of the reader's `within` literals it holds."""
         self.context = context
         self.state: dict[str, Json] = context.state
         """The parser's memory: plain JSON."""
@@ -201,8 +203,25 @@ def rule(gate: bytes, pattern: bytes, make: Make, *, within: bytes | None = None
     return Rule(gate, re.compile(pattern), make, gate if within is None else within)
 
 
-Hot = Callable[[bytes, int, int, int, Context], "Record | None"]
-"""A short cut for the most frequent line: (block, start, end, offset, context) -> its one record, or None."""
+class Hot(Protocol):
+    """A short cut for the commonest line of a log: it takes a line as the rules would, or leaves it to them."""
+
+    @property
+    def gate(self) -> bytes:
+        """The literal that all its lines hold."""
+        ...
+
+    def sweep(self, block: bytes) -> list[tuple[int, Any]]:
+        """Return (start, something of its own) of the lines that it would take, in order."""
+        ...
+
+    def run(
+        self, swept: Sequence[tuple[int, Any]], place: Callable[[int], int], context: Context
+    ) -> Iterator[Record | int]:
+        """Yield the records of such lines, one after another; a line's index where the rules must read it."""
+        ...
+
+
 _PLANS: Final = 512
 
 
@@ -214,15 +233,14 @@ class Reader:
         rules: Sequence[Rule],
         *,
         followers: Mapping[str, Make] | None = None,
-        hot: tuple[bytes, Hot] | None = None,
+        hot: Hot | None = None,
     ) -> None:
-        """Take the rules in the order in which they see a line. `hot` is a gate and its short cut."""
+        """Take the rules in the order in which they see a line."""
         self.rules = tuple(rules)
         self.followers = dict(followers or {})
         self._hot = hot
         self._marks = tuple(dict.fromkeys(one.within for one in self.rules))
-        self._hot_scanner = Scanner(self._marks if hot is None else [hot[0]])
-        self._scanner = Scanner([mark for mark in self._marks if hot is None or mark != hot[0]])
+        self._scanner = Scanner(self._marks, b"" if hot is None else hot.gate)
         self._plans: dict[tuple[bytes, ...], tuple[Rule, ...]] = {}
 
     def parse(self, block: bytes, context: Context) -> Iterator[Record]:
@@ -237,35 +255,54 @@ class Reader:
             yield from self._lines(block, context.offset.__add__, context)
 
     def _lines(self, block: bytes, place: Callable[[int], int], context: Context) -> Iterator[Record]:
-        state = context.state
+        hot = self._hot
+        swept = hot.sweep(block) if hot is not None and "open" not in context.state else []
+        found = self._scanner.lines(block, {start for start, _ in swept}, len(swept))
+        if hot is not None and not found and "open" not in context.state:
+            for record in hot.run(swept, place, context):
+                if isinstance(record, int):
+                    yield from self._long_way(block, swept[record][0], place, context)
+                else:
+                    yield record
+        else:
+            yield from self._merged(block, dict(swept), found, place, context)
+
+    def _merged(
+        self,
+        block: bytes,
+        swept: dict[int, Any],
+        found: dict[int, tuple[bytes, ...]],
+        place: Callable[[int], int],
+        context: Context,
+    ) -> Iterator[Record]:
+        """Yield the records of swept lines and of all others of interest, in file order."""
+        state, hot = context.state, self._hot
         end = -1
-        for start, marks in self._hits(block):
-            while (
-                "open" in state and end + 1 < start
-            ):  # a record of several lines goes on, whatever they hold
+        for start in [*sorted({*swept, *found}), len(block)]:
+            while "open" in state and end + 1 < start:  # a record of several lines goes on, whatever they hold
                 begin, end = end + 1, _line_end(block, end + 1)
                 yield from self._slow(block[begin:end], place(begin), (), context)
             if start <= end or start == len(block):
                 continue
             end = _line_end(block, start)
-            if marks == _HOT:
-                assert self._hot is not None
-                if "open" not in state:
-                    record = self._hot[1](block, start, end, place(start), context)
-                    if record is not None:
+            if start in found:
+                yield from self._slow(block[start:end], place(start), found[start], context)
+            elif hot is None or "open" in state:
+                yield from self._long_way(block, start, place, context)
+            else:
+                for record in hot.run([(start, swept[start])], place, context):
+                    if isinstance(record, int):
+                        yield from self._long_way(block, start, place, context)
+                    else:
                         yield record
-                        continue
-                line = block[start:end]
-                marks = tuple(mark for mark in self._marks if mark in line)
-            yield from self._slow(block[start:end], place(start), marks, context)
 
-    def _hits(self, block: bytes) -> list[tuple[int, tuple[bytes, ...]]]:
-        """Return (start, marks) of the lines of interest, in order, and the block's end."""
-        found = self._scanner.lines(block)
-        if self._hot is not None:
-            hot: dict[int, tuple[bytes, ...]] = dict.fromkeys(self._hot_scanner.lines(block), _HOT)
-            found = dict(sorted((found | hot).items())) if found else hot
-        return [*found.items(), (len(block), ())]
+    def _long_way(
+        self, block: bytes, start: int, place: Callable[[int], int], context: Context
+    ) -> Iterator[Record]:
+        """Yield what the rules make of a line that the short cut left to them."""
+        line = block[start : _line_end(block, start)]
+        marks = tuple(mark for mark in self._marks if mark in line)
+        yield from self._slow(line, place(start), marks, context)
 
     def _slow(self, line: bytes, offset: int, marks: tuple[bytes, ...], context: Context) -> Iterator[Record]:
         state = context.state
@@ -279,7 +316,7 @@ class Reader:
         for at, piece, held in pieces:
             if not held and "open" not in state:
                 continue
-            hit = Hit(clean(piece, at), context)
+            hit = Hit(clean(piece, at), context, held)
             if "open" in state:
                 yield from self._follow(hit)
             for one in self._plan(held):
@@ -312,9 +349,6 @@ class Reader:
                 continue
             followed[name] = left - 1
             yield from follower(hit)
-
-
-_HOT: Final = (b"\n",)  # no gate holds it: lines found for the short cut
 
 
 def _line_end(block: bytes, start: int) -> int:

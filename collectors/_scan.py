@@ -11,7 +11,7 @@ new shapes are searched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 _DROPPED: Final = b"0123456789abcdef.:,-+ \t()[]/|_<>=*#'\"`"
@@ -24,48 +24,62 @@ _BLIND_BLOCKS: Final = 16
 class Scanner:
     """Finds the lines that hold one of the gates."""
 
-    def __init__(self, gates: Sequence[bytes]) -> None:
+    def __init__(self, gates: Sequence[bytes], hot: bytes = b"") -> None:
+        """`hot` is the gate of lines that somebody else finds faster: see `lines`."""
         self._gates = tuple(dict.fromkeys(gates))
+        self._hot = hot
         self._reduced = tuple((gate.translate(None, _DROPPED), gate) for gate in self._gates)
+        self._hot_shape = hot.translate(None, _DROPPED)
         self._shaped = len(self._gates) > _FEW and all(reduced for reduced, _ in self._reduced)
         self._dull: set[bytes] = set()
         self._blind = 0
 
-    def lines(self, block: bytes) -> dict[int, tuple[bytes, ...]]:
-        """Return where the lines begin that hold a gate, in order, and which gates each holds."""
+    def lines(self, block: bytes, taken: Container[int] = (), count: int = 0) -> dict[int, tuple[bytes, ...]]:
+        """Return where the lines begin that hold a gate, in order, and which gates each holds.
+
+        Lines that begin at one of the `count` places of `taken` hold the hot gate and are left out.
+        """
         found: dict[int, tuple[bytes, ...]] = {}
-        gates = self._present(block) if self._shaped else self._gates
+        gates = self._present(block, count) if self._shaped else self._gates
         for gate in gates:
             at = block.find(gate)
             while at >= 0:
                 start = block.rfind(b"\n", 0, at) + 1
-                found[start] = (*found[start], gate) if start in found else (gate,)
+                if start not in taken:
+                    found[start] = (*found[start], gate) if start in found else (gate,)
                 end = block.find(b"\n", at)
                 if end < 0:
                     break
                 at = block.find(gate, end)
         return found if len(gates) < 2 else dict(sorted(found.items()))
 
-    def _present(self, block: bytes) -> tuple[bytes, ...]:
-        """Return the gates that the block may hold: those in shapes that are not known to be dull."""
+    def _present(self, block: bytes, taken: int) -> tuple[bytes, ...]:
+        """Return the gates that lines of the block may hold, the taken ones set aside.
+
+        A taken line holds the hot gate, so that its shape is never dull: if as many lines are not dull as
+        were taken, there are no others.
+        """
         if self._blind:
             self._blind -= 1
             return self._gates
         dull = self._dull
         shapes = block.translate(None, _DROPPED).split(b"\n")
-        if dull.issuperset(shapes):
+        lively = [shape for shape in shapes if shape not in dull]
+        if len(lively) == taken:
             return ()
-        fresh = set(shapes)
-        fresh -= dull
+        fresh = set(lively)
         if len(fresh) > len(shapes) // 2 and len(fresh) > 64:  # nothing repeats: shapes only cost
             self._blind = _BLIND_BLOCKS
             return self._gates
         blob = b"\n".join(fresh)
         present = {gate for reduced, gate in self._reduced if reduced in blob}
-        if present:
-            held = [reduced for reduced, gate in self._reduced if gate in present]
-            fresh = {shape for shape in fresh if not any(reduced in shape for reduced in held)}
-        if len(dull) + len(fresh) > _SHAPES:
+        held = [reduced for reduced, gate in self._reduced if gate in present]
+        known = {shape for shape in fresh if not any(reduced in shape for reduced in held)}
+        if len(dull) + len(known) > _SHAPES:
             dull.clear()
-        dull.update(shape for shape in fresh if len(shape) <= _LONGEST_SHAPE)
+        dull.update(shape for shape in known if len(shape) <= _LONGEST_SHAPE)
+        if taken and self._hot in present:
+            hot = self._hot_shape
+            if sum(hot in shape for shape in lively) == taken:
+                present.discard(self._hot)
         return tuple(gate for gate in self._gates if gate in present)

@@ -102,7 +102,9 @@ def load(path: Path) -> Expected:
 
 
 def fixtures() -> list[Path]:
-    return sorted(path for path in LOGS.glob("*/*") if path.is_file() and path.suffix != ".md")
+    known = {one.name for one in BUILTIN}  # a folder of nobody has a test of its own
+    found = (path for path in LOGS.glob("*/*") if path.is_file() and path.parent.name in known)
+    return sorted(path for path in found if path.suffix not in (".md", ".tmp"))
 
 
 def collector_of(path: Path) -> Collector:
@@ -374,9 +376,11 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 # Time
 
 
-def adversaries() -> Iterator[tuple[str, bytes]]:
+def adversaries(collector: Collector) -> Iterator[tuple[str, bytes]]:
     """Yield long lines made of what patterns look for."""
     for path in ANNOTATED:
+        if path.parent.name != collector.name:
+            continue
         lines = [line for line in load(path).content.split(b"\n") if line]
         longest = max(lines, key=len, default=b"x")
         yield f"{path.parent.name}/{path.name} repeated in one line", longest * (1_000_000 // len(longest))
@@ -403,9 +407,7 @@ def adversaries() -> Iterator[tuple[str, bytes]]:
 @by_log_collector
 def test_a_line_of_a_megabyte_takes_linear_time(collector: Collector) -> None:
     """No pattern backtracks its way into minutes, whatever the line holds."""
-    for name, line in adversaries():
-        if "/" in name and not name.startswith(f"{collector.name}/"):
-            continue
+    for name, line in adversaries(collector):
         began = time.process_time()
         list(collector.parse(line + b"\n", Context()))
         assert time.process_time() - began < 3, name
