@@ -42,7 +42,7 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks
+	@for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

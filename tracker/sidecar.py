@@ -174,6 +174,7 @@ class Sidecar:
         work = self._work
         if self._snapshot is None:
             self._refresh(work)
+            self._publish(work.vitals(), store_up=True)  # what is stored is there before anything is read
         more, problem = work.read()
         if problem:
             return self._stumble(problem, work.vitals())
