@@ -58,8 +58,9 @@ class Collector:
     - "document": the whole file, read again when it changes (a JSON array, a state file);
     - "scheduler": likewise, and it yields SchedulerRow.
     Blocks cut a log anywhere between two lines, and the records must not depend on where.
-    Records come in file order; of one line, the Reading before its Events. What is not ours is passed over in silence; what looks like ours and
-    cannot be used is a Reject; parse raises for nothing that a file may hold.
+    Records come in file order; of one line, the Reading before its Events. What is not ours is passed over
+    in silence; what looks like ours and cannot be used is a Reject; parse raises for nothing that a file
+    may hold.
     """
 
     name: str
