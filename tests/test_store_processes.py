@@ -16,7 +16,7 @@ import pytest
 
 from tests.store_help import add_stream, batch, make_store, reading
 from tracker.store import RunLock, Store, running
-from tracker.store.errors import StoreBusy, StoreForeign, StoreInUse, StoreMissing, StoreNewer, StoreReadOnly
+from tracker.store.errors import StoreBusy, StoreForeign, StoreInUse, StoreMissing, StoreNewer
 from tracker.store.filesystem import FileSystem, file_system, look_up
 from tracker.store.lock import WriteLock
 
@@ -272,7 +272,29 @@ def test_closing_a_reader_leaves_the_log_alone(tmp_path: Path) -> None:
     assert (path.read_bytes(), Path(f"{path}-wal").stat().st_size) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def as_another_user(folder: Path, path: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of Python as a user who may not write the folder (as ourselves, where we are not root)."""
+    folder.chmod(0o555)
+    for parent in folder.parents[:-2] if os.geteuid() == 0 else ():
+        parent.chmod(0o755)
+    become = "os.setgid(65534); os.setuid(65534)\n" if os.geteuid() == 0 else ""
+    try:
+        return subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                f"import os, sys\nfrom tracker.store import Store, stored_version\n{become}{code}",
+                str(path),
+            ],
+            cwd=Path(__file__).resolve().parents[1],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        folder.chmod(0o755)
+
+
 @pytest.mark.parametrize("live", [True, False], ids=["while-it-is-written", "after-a-clean-end"])
 def test_another_user_may_read_who_may_not_write(tmp_path: Path, live: bool) -> None:
     """Neither the folder nor the file is theirs; the store is read all the same."""
@@ -284,26 +306,14 @@ def test_another_user_may_read_who_may_not_write(tmp_path: Path, live: bool) -> 
         writer.close()
     for name in tmp_path.iterdir():
         name.chmod(0o644)
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(0o755)
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import os, sys\n"
-            "from tracker.store import Store\n"
-            "os.setgid(65534); os.setuid(65534)\n"
-            "with Store.open_reader(sys.argv[1]) as r, r.snapshot(): print(len(r.streams()))",
-            str(path),
-        ],
-        cwd=Path(__file__).resolve().parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
+    code = (
+        "with Store.open_reader(sys.argv[1]) as reader, reader.snapshot():\n"
+        "    print(len(reader.streams()), stored_version(sys.argv[1]))"
     )
+    found = as_another_user(tmp_path, path, code)
     writer.close()
 
-    assert (found.returncode, found.stdout) == (0, "1\n"), found.stderr
+    assert (found.returncode, found.stdout) == (0, "1 1\n"), found.stderr
 
 
 # -- where it lies ----------------------------------------------------------------------------------------
@@ -404,13 +414,29 @@ def test_what_is_no_store_is_named(tmp_path: Path) -> None:
             opened(newer)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """The message names the file and who must be able to write it."""
     path = make_store(tmp_path)
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(StoreReadOnly, match="write access"):
-            Store.open_writer(path)
-    finally:
-        tmp_path.chmod(0o700)
+    for name in tmp_path.iterdir():
+        name.chmod(0o444)
+    found = as_another_user(tmp_path, path, "Store.open_writer(sys.argv[1])")
+
+    assert found.returncode == 1
+    assert "StoreReadOnly" in found.stderr
+    assert "write access" in found.stderr
+
+
+def test_a_reader_holds_up_a_checkpoint_only_for_an_instant(tmp_path: Path) -> None:
+    """The log is cut when it can be; until then the sidecar goes on."""
+    path = make_store(tmp_path)
+    log = Path(f"{path}-wal")
+    with Store.open_writer(path) as writer, Store.open_reader(path) as reader:
+        stream = add_stream(writer)
+        with reader.snapshot():
+            writer.commit([batch(stream, readings=[reading(0)])])
+            begun = time.monotonic()
+            writer.checkpoint(truncate=True)
+            assert time.monotonic() - begun < 2
+            assert log.stat().st_size > 0
+        writer.checkpoint(truncate=True)
+        assert log.stat().st_size == 0

@@ -6,6 +6,7 @@ mounted, for the log needs memory that hosts do not share. No connection checkpo
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final, Literal
@@ -48,15 +49,36 @@ def open_for_migration(path: Path) -> sqlite3.Connection:
     return open_writable(path, journal=journal_for(path), durable=True)
 
 
-def open_read_only(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
-    """Open an existing database for reading. Such a connection never checkpoints, not even on close.
+def open_read_only(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """Open an existing database for reading; tell whether the caller must see that it stays as it is.
 
-    `immutable` reads without the shared memory of the write-ahead log, for a folder that the reader may
-    not write and that no writer has open; the caller makes sure that the file does not change meanwhile.
+    Such a connection never checkpoints, not even on close. Where the shared memory of the write-ahead log
+    cannot be made (another user's folder, a read-only disk) and no log waits, it reads the file alone: then
+    nothing keeps a writer from changing it meanwhile.
     """
-    connection = _connect(path, "ro&immutable=1" if immutable else "ro")
+    try:
+        return _readable(path, "ro"), False
+    except sqlite3.OperationalError:
+        if not no_log_waits(path):
+            raise
+        return _readable(path, "ro&immutable=1"), True
+
+
+def no_log_waits(path: Path) -> bool:
+    """Tell whether the database file alone is the whole store."""
+    try:
+        return os.stat(f"{path}-wal").st_size == 0
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _readable(path: Path, mode: str) -> sqlite3.Connection:
+    connection = _connect(path, mode)
     try:
         connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA user_version").fetchone()  # the first look at the file
     except BaseException:
         connection.close()
         raise

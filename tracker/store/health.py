@@ -208,7 +208,7 @@ def _open(place: Path) -> sqlite3.Connection:
     if not place.exists():
         raise StoreMissing(f"no store at {place}.")
     with explained(place):
-        connection = open_read_only(place)
+        connection, _ = open_read_only(place)
         try:
             version = version_of(connection, place)
             if version > SCHEMA_VERSION or version == 0:

@@ -19,7 +19,7 @@ from tracker.core.records import Event, Json, Reading, SchedulerRow
 from tracker.core.segments import Segment
 from tracker.store import rows
 from tracker.store.batch import Changes, Mark, StreamChange, StreamKind
-from tracker.store.connection import open_read_only
+from tracker.store.connection import no_log_waits, open_read_only
 from tracker.store.errors import StoreBusy, StoreGone, explained
 from tracker.store.schema import real, require_current, require_file, version_of
 
@@ -81,20 +81,10 @@ class Reader:
         if not self.path.exists():
             require_current(0, self.path)
         self._file = _status(self.path)
-        self._immutable = False
         with explained(self.path):
+            self._connection, self._immutable = open_read_only(self.path)
             try:
-                self._connection = open_read_only(self.path)
-                version = version_of(self._connection, self.path)
-            except sqlite3.OperationalError:
-                if not _no_log_waits(self.path):
-                    raise
-                # The shared memory of the log cannot be made here: not our folder, or a read-only disk.
-                self._immutable = True
-                self._connection = open_read_only(self.path, immutable=True)
-                version = version_of(self._connection, self.path)
-            try:
-                require_current(version, self.path)
+                require_current(version_of(self._connection, self.path), self.path)
             except BaseException:
                 self._connection.close()
                 raise
@@ -136,7 +126,7 @@ class Reader:
         if now is None:
             raise StoreGone(f"{self.path} was deleted while it was open. `tracker ingest` makes it anew.")
         replaced = self._file is None or now[:2] != self._file[:2]
-        if replaced or (self._immutable and (now != self._file or not _no_log_waits(self.path))):
+        if replaced or (self._immutable and (now != self._file or not no_log_waits(self.path))):
             self._connection.close()
             self._open()
 
@@ -287,13 +277,3 @@ def _status(path: Path) -> tuple[int, int, int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _no_log_waits(path: Path) -> bool:
-    """Tell whether the database file alone is the whole store."""
-    try:
-        return os.stat(f"{path}-wal").st_size == 0
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tracker.core.errors import TrackerError
+from tracker.store.connection import open_read_only
 from tracker.store.errors import (
     StoreCorrupt,
     StoreError,
@@ -75,9 +76,8 @@ def stored_version(path: str | Path) -> int:
     except FileNotFoundError:
         return 0
     with explained(place):
-        connection = sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        connection, _ = open_read_only(place)
         try:
-            connection.execute("PRAGMA busy_timeout = 5000")
             return version_of(connection, place)
         finally:
             connection.close()

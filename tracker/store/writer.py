@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from tracker.store.batch import Mark, StoredStream, StreamBatch
 from tracker.store.commit import PlacesOf, next_revision, store_batch, stored_streams
-from tracker.store.connection import Journal, journal_for, open_writable
+from tracker.store.connection import BUSY_MS, Journal, journal_for, open_writable
 from tracker.store.errors import StoreError, StoreGone, explained
 from tracker.store.lock import WAIT_S, WriteLock
 from tracker.store.rows import LARGEST_STREAM
@@ -27,6 +27,7 @@ SOURCES: Final = "sources"
 """Name under which `set_sources` keeps its text."""
 _CHECKPOINT_PAGES: Final = 2_000
 """Checkpoint when about this many pages wait in the write-ahead log (8 MB)."""
+_TRUNCATE_MS: Final = 100
 _PAGES_A_COMMIT: Final = 8
 _ROWS_A_PAGE: Final = 50
 
@@ -109,10 +110,18 @@ class Writer:
     def _checkpoint(self, *, truncate: bool = False) -> None:
         """Checkpoint; the caller holds the lock. A reader in the way only makes it partial."""
         self._pages = 0
-        if self.journal == "wal":
-            mode = "TRUNCATE" if truncate else "PASSIVE"
-            with contextlib.suppress(sqlite3.OperationalError):  # full disk: the log simply stays longer
-                self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        if self.journal != "wal":
+            return
+        execute = self._connection.execute
+        try:
+            execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if truncate:
+                execute(f"PRAGMA busy_timeout = {_TRUNCATE_MS}")  # a reader must not hold us up for long
+                execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError:  # a full disk: the log simply stays longer
+            pass
+        finally:
+            execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     def _require_same_file(self) -> None:
         if _identity(self.path) != self._file:
