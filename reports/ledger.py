@@ -24,28 +24,40 @@ MEANING: Final = {
     "idle": "paid for and not in any attempt",
     "other": "not explained",
 }
+_SHORT: Final = {
+    "productive": "prod.", "lost": "lost", "startup": "start", "checkpoint": "ckpt", "evaluation": "eval",
+    "tail": "tail", "pending": "pend.", "idle": "idle", "other": "other",
+}  # fmt: skip
 _BAR: Final = 30
 
 
 def attempts_table(snapshot: Snapshot) -> Table:
     """Return one row an attempt; columns of buckets that are empty throughout are left out."""
-    gpu_us = snapshot.gpu_us
+    gpu_us, lines = snapshot.gpu_us, snapshot.attempts
     shown = [
         name for name in BUCKETS if name == "productive" or (gpu_us is not None and gpu_us.get(name, 0) > 0)
     ]
-    rows = [_row(line, shown, snapshot.mfu.peak_flop_per_s) for line in snapshot.attempts]
-    foot = ["", "", "all", "", "", ""]
-    foot += [_hours(gpu_us, "allocated"), *(_hours(gpu_us, name) for name in shown)]
+    years = {moment(line.start_us)[:4] for line in lines}
+    when = "UTC" if len(years) != 1 else f"UTC, {years.pop()}"
+    headings = [
+        ">#",
+        "job",
+        "start",
+        ">GPUs",
+        ">step",
+        ">all",
+        *(f">{_SHORT[n]}" for n in shown),
+        ">MFU",
+        "end",
+    ]
+    foot = ["", "all", "", "", "", _hours(gpu_us, "allocated"), *(_hours(gpu_us, name) for name in shown)]
     return Table(
-        title="GPU-hours by attempt",
-        headings=[
-            ">#", "job", "start", "end", ">GPUs", ">last step", ">allocated", *(f">{name}" for name in shown),
-            ">MFU", "ended",
-        ],
-        rows=rows,
+        title=f"GPU-hours by attempt (start in {when})",
+        headings=headings,
+        rows=[_row(line, shown, snapshot.mfu.peak_flop_per_s, with_year="," not in when) for line in lines],
         foot=[*foot, per_cent(snapshot.mfu.productive_ratio), ""],
         notes=_notes(snapshot),
-    )  # fmt: skip
+    )
 
 
 def total_table(snapshot: Snapshot) -> Table:
@@ -67,23 +79,19 @@ def total_table(snapshot: Snapshot) -> Table:
     )
 
 
-def _row(line: AttemptLine, shown: list[str], peak_flop_per_s: float | None) -> list[str]:
-    ended = "running" if line.running else (line.end_kind or UNKNOWN)
-    if line.stalled:
-        ended = "stalled"
-    if line.cause is not None and line.cause != line.end_kind:
-        ended += f" ({line.cause})"
+def _row(line: AttemptLine, shown: list[str], peak_flop_per_s: float | None, *, with_year: bool) -> list[str]:
+    start = moment(line.start_us)[0 if with_year else 5 : 16]
+    ended = "running" if line.running else (line.cause or line.end_kind or UNKNOWN)
     return [
         str(line.number),
         line.job_id or "",
-        moment(line.start_us) + (" ~" if line.estimated else ""),
-        moment(line.end_us) if line.end_us is not None else "",
+        start + (" ~" if line.estimated else ""),
         count(line.gpus),
         count(line.last_step),
         _hours(line.gpu_us, "allocated"),
         *(_hours(line.gpu_us, name) for name in shown),
         per_cent(line.mfu_ratio(peak_flop_per_s)),
-        ended,
+        "stalled" if line.stalled else ended,
     ]
 
 

@@ -20,6 +20,8 @@ from tracker.cli import printable
 if TYPE_CHECKING:
     from tracker.doctor import Finding
 
+_ON_ONE_LINE: Final = 24
+"""Characters; a column of longer texts may be broken into lines."""
 _WORTH_A_BAR: Final = 8 << 20
 """Bytes; what is smaller is over before a bar could be read."""
 
@@ -102,6 +104,7 @@ def _rich(table: Table) -> None:
         title=Text(printable(table.title), style="bold") if table.title else None,
         box=box.SIMPLE_HEAD,
         title_justify="left",
+        padding=(0, 1, 0, 0),
         show_footer=table.foot is not None,
         pad_edge=False,
     )
@@ -111,7 +114,7 @@ def _rich(table: Table) -> None:
             Text(heading.removeprefix(">")),
             footer=Text(foot, style="bold"),
             justify="right" if heading.startswith(">") else "left",
-            no_wrap=heading.startswith(">"),
+            no_wrap=all(len(row[column]) <= _ON_ONE_LINE for row in table.rows),
         )
     for row in table.rows:
         drawn.add_row(*(Text(printable(cell)) for cell in row))

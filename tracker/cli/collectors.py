@@ -31,24 +31,14 @@ def collectors(ctx: click.Context, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    from reports.tables import Table
     from tracker import app
-    from tracker.cli._output import print_json, print_table
+    from tracker.cli._output import print_json, print_pairs
 
     known = app.collectors().values()
     if as_json:
         print_json({"schema": 1, "collectors": [_document(one) for one in known]})
         return
-    print_table(
-        Table(
-            headings=("collector", "reads", "knows", "needs in the config", "own keys"),
-            rows=[
-                (one.name, one.framework, ", ".join(one.knows), ", ".join(one.needs), ", ".join(one.options))
-                for one in known
-            ],
-            notes=[f"{one.name}: {one.notes}" for one in known if one.notes],
-        )
-    )
+    print_pairs([(one.name, _described(one)) for one in known])
 
 
 @collectors.command("test")
@@ -83,6 +73,14 @@ def try_file(file: Path, name: str | None, timezone: str, as_json: bool) -> None
         _show(file, trial)
     if trial.collector is None:
         raise click.exceptions.Exit(1)
+
+
+def _described(one: Collector) -> str:
+    lines = [one.framework]
+    for what, words in (("knows", one.knows), ("needs", one.needs), ("own keys", one.options)):
+        if words:
+            lines.append(f"{what}: {', '.join(words)}")
+    return "\n".join([*lines, *([one.notes] if one.notes else [])])
 
 
 def _size(file: Path) -> int:
