@@ -18,6 +18,7 @@ from tests.store_help import T0, dump
 from tracker.core.records import Event, Kind, Reading, Reject, SchedulerRow
 from tracker.core.segments import Segmenter
 from tracker.ingest import Ingest
+from tracker.ingest.live import LIVE_STREAMS
 from tracker.interfaces import Collector, Context, Evidence
 from tracker.store import Store, StreamReport
 
@@ -564,7 +565,7 @@ def test_ten_thousand_streams_do_not_stay_in_memory(tmp_path: Path) -> None:
         there.write(f"{number}.log", b"ALPHA %d\n" % number + body(1, 2))
     there.poll()
     assert isinstance(there.ingest, Ingest)
-    assert len(there.ingest._logs._live) <= 512
+    assert len(there.ingest._logs._live) <= LIVE_STREAMS
     for number in range(700):
         there.write(f"{number}.log", body(3, 4), append=True)
     there.poll()

@@ -176,3 +176,35 @@ def test_a_reader_sees_whole_batches_while_it_is_ingested(tmp_path: Path) -> Non
                 assert report.readings == len(rows) == turn
                 assert report.offset == (tmp_path / "a.log").stat().st_size
                 assert facts.streams()[0].segments[-1].readings == turn
+
+
+def test_a_copy_that_turns_out_to_be_its_own_log_is_read(tmp_path: Path) -> None:
+    """Rotation by copy: the copy holds no rows, until it goes on differently from its original."""
+    there = world(tmp_path)
+    there.write("train.log", log(10, 100))
+    there.poll()
+    there.write("train.log.1", log(10, 100))
+    there.poll()
+    there.write("train.log", log(110, 150), append=True)
+    there.write("train.log.1", log(210, 250), append=True)
+    for _ in range(3):
+        there.poll()
+    there.close()
+
+    assert sorted(steps(there.store)) == sorted([
+        *range(10, 151, 10),
+        *range(10, 101, 10),
+        *range(210, 251, 10),
+    ])
+    assert {r.kind for r in reports(there.store)} == {"log"}
+
+
+def test_the_way_in_loads_nothing_heavy() -> None:
+    """What follows a log for months is small: no table library, no terminal library."""
+    code = (
+        "import sys, tracker.ingest, tracker.store, tracker.follow, tracker.clock\n"
+        "print([m for m in ('pandas', 'numpy', 'sqlite_utils', 'rich', 'click', 'matplotlib', 'asyncio')"
+        " if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

@@ -228,3 +228,15 @@ def test_compact_gives_the_space_back(tmp_path: Path) -> None:
         k: v for k, v in before.items() if k != "stream"
     }
     assert check(path) == []
+
+
+def test_the_page_on_the_store_names_every_table_and_command(tmp_path: Path) -> None:
+    """docs/store.md explains what is there, and nothing that is not."""
+    page = (Path(__file__).resolve().parents[1] / "docs" / "store.md").read_text(encoding="utf-8")
+    with Store.open_reader(make_store(tmp_path)) as reader:
+        tables = {row[0] for row in reader._all("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for table in tables:
+        assert table.startswith("_sqlite") or f"`{table}`" in page, table
+    from tracker.cli.db import db
+
+    assert {name for name in db.commands if f"`tracker db {name} STORE" in page} == set(db.commands)

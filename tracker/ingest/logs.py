@@ -8,7 +8,7 @@ is read again from its start. The same happens when the collector's version, its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,43 +17,22 @@ from tracker.core.segments import Segmenter
 from tracker.follow import Chunk, Cursor, Follower, Health
 from tracker.follow.glob import unrotated
 from tracker.ingest.health import Unrecognised
+from tracker.ingest.live import Live, LiveStreams
 from tracker.ingest.pending import Pending
 from tracker.ingest.plan import Detect, Plan
 from tracker.ingest.position import from_json, to_json
 from tracker.ingest.take import take
-from tracker.interfaces import Collector, Context
+from tracker.interfaces import Collector
 from tracker.store import NewStream, StoredStream, StreamBatch
 from tracker.store.rows import LARGEST_OFFSET
 
 HEAD_BYTES: Final = 256 * 1024
 """What decides about the collector."""
-_LIVE_STREAMS: Final = 512
-"""Streams whose parser is kept in memory; the others come back from the store when they grow."""
+__SHOWN: Final = 100
 _SHOWN: Final = 100
 
 Adopt = Callable[[Plan, Collector, str], None]
 """Takes over a file that turned out to be a document: (plan, collector, path)."""
-
-
-@dataclass(slots=True)
-class _Live:
-    """One stream as it is being read."""
-
-    stream_id: int
-    plan: Plan
-    source: int
-    """Index of the source that the store has for it; the plan's, unless the config changed."""
-    kind: str
-    collector: Collector | None
-    context: Context
-    segmenter: Segmenter
-    seen: int
-    """Bytes of the head that decided about the collector."""
-    why: str
-    offset: int
-    """Bytes handed out by the follower."""
-    restart: bool = False
-    """The next lines are the stream's first."""
 
 
 class Logs:
@@ -76,9 +55,8 @@ class Logs:
         self._by_name = by_name
         self._detect = detect
         self._pending = pending
-        self._load = load
         self._adopt = adopt
-        self._live: dict[int, _Live] = {}
+        self._live = LiveStreams(load, self._plan_of, by_name)
         self._stale: set[int] = set()
         """Streams to be read again from their start, once their file is known."""
         self._young: dict[int, int] = {}
@@ -89,11 +67,13 @@ class Logs:
         """Those that grew in the last pump."""
         self._unknown: dict[int, Unrecognised] = {}
         self._documents: set[str] = set()
-        self._told_sources = False
+        self._sources: dict[int, int] = {}
+        """Sources of stored streams, until their files were met."""
         self.rewound = False
         """Whether the last pump or settling sent a stream back to its start."""
         cursors = []
         for stream in stored:
+            self._sources[stream.stream_id] = stream.source
             if stream.kind in ("document", "scheduler"):
                 self._documents.add(str(stream.position.get("path", "")))
                 continue
@@ -141,12 +121,11 @@ class Logs:
         self.rewound = False
         for chunk in self._follower.poll(now_us=now_us, now_s=now_s, final=final, max_bytes=max_bytes):
             stream_id = self._chunk(chunk)
-            if stream_id in self._young and self._live[stream_id].offset > self._young[stream_id]:
+            if stream_id in self._young and chunk.cursor.offset > self._young[stream_id]:
                 self._grown.add(stream_id)
                 self._touched.add(stream_id)
             yield len(chunk.data)
-        if not self._told_sources:
-            self._told_sources = True
+        if self._sources:
             self._move_sources()
         self._again(self._stale)
 
@@ -157,7 +136,7 @@ class Logs:
         """
         some = False
         for stream_id in sorted(self._grown):
-            live = self._stream(stream_id)
+            live = self._live.get(stream_id)
             seen = self._young[stream_id]
             if quiet_only and stream_id in self._touched and live.offset - seen < seen >> 4:
                 continue
@@ -179,7 +158,7 @@ class Logs:
             if live is None:
                 return 0
         else:
-            live = self._stream(cursor.stream_id)
+            live = self._live.get(cursor.stream_id)
             if plan is not None and live.source != plan.index:
                 self._move(live, plan)
             if live.kind == "copy" and not cursor.copy and cursor.path not in self._documents:
@@ -194,8 +173,7 @@ class Logs:
             return live.stream_id
         if live.restart and chunk.data:
             live.restart = False
-            live.context = live.plan.context(live.context.file_name)
-            live.segmenter = Segmenter()
+            live.begin()
             batch = self._batch(live, chunk, parsed=cursor.offset)
             self._pending.restart(batch, live.segmenter)
             self._sign(live, batch)
@@ -209,11 +187,11 @@ class Logs:
         self._pending.added(batch.rows - before)
         return live.stream_id
 
-    def _first_sight(self, chunk: Chunk, plan: Plan) -> _Live | None:
+    def _first_sight(self, chunk: Chunk, plan: Plan) -> Live | None:
         """Register a file that nobody knew; None where it is a document."""
         cursor = chunk.cursor
         name = _name(cursor.path)
-        live = _Live(
+        live = Live(
             stream_id=0,
             plan=plan,
             source=plan.index,
@@ -221,14 +199,11 @@ class Logs:
             collector=None,
             context=plan.context(name),
             segmenter=Segmenter(),
-            seen=0,
-            why="",
-            offset=0,
         )
         if not cursor.copy and not self._recognise(live, chunk):
             return None
         live.stream_id = cursor.stream_id = self._pending.new_id()
-        self._keep(live)
+        self._live.keep(live)
         new = NewStream(
             source=plan.index,
             kind="copy" if cursor.copy else "log",
@@ -243,17 +218,17 @@ class Logs:
             self._mind(live)
         return live
 
-    def _no_copy(self, live: _Live, chunk: Chunk) -> None:
+    def _no_copy(self, live: Live, chunk: Chunk) -> None:
         """Let a stream that held no rows be a log of its own from here on, which is its start."""
         live.kind = "log"
         if self._recognise(live, chunk):
-            live.context, live.segmenter = live.plan.context(live.context.file_name), Segmenter()
+            live.begin()
             self._sign(live, self._batch(live, chunk, parsed=0))
             self._mind(live)
         else:
             live.kind = "copy"
 
-    def _recognise(self, live: _Live, chunk: Chunk) -> bool:
+    def _recognise(self, live: Live, chunk: Chunk) -> bool:
         """Set who reads a file that begins with this chunk; False where it is a document."""
         plan = live.plan
         live.collector = plan.collector
@@ -268,12 +243,12 @@ class Logs:
                 return False
         return True
 
-    def _mind(self, live: _Live) -> None:
+    def _mind(self, live: Live) -> None:
         """Remember that more bytes may change who reads a file."""
         if live.plan.collector is None and live.seen < HEAD_BYTES:
             self._young[live.stream_id] = live.seen
 
-    def _batch(self, live: _Live, chunk: Chunk, *, parsed: int, new: NewStream | None = None) -> StreamBatch:
+    def _batch(self, live: Live, chunk: Chunk, *, parsed: int, new: NewStream | None = None) -> StreamBatch:
         cursor = chunk.cursor
         batch = self._pending.batch(
             live.stream_id,
@@ -289,7 +264,7 @@ class Logs:
 
     # -- deciding ------------------------------------------------------------------------------------
 
-    def _decide(self, live: _Live, head: bytes) -> bool:
+    def _decide(self, live: Live, head: bytes) -> bool:
         """Let the head say who reads a stream; tell whether it is to be read again."""
         verdict = self._detect(head)
         stream_id = live.stream_id
@@ -302,7 +277,7 @@ class Logs:
         live.why, live.seen = verdict.text, len(head)
         batch = self._pending.known(stream_id)
         if batch is None:
-            stored = self._load(stream_id)
+            stored = self._live.load(stream_id)
             batch = self._pending.batch(
                 stream_id,
                 position=stored.position,
@@ -314,8 +289,7 @@ class Logs:
             self._sign(live, batch)
             return False
         live.collector = verdict.collector
-        live.context = live.plan.context(live.context.file_name)
-        live.segmenter = Segmenter()
+        live.begin()
         batch.context, batch.offset = live.context.state, 0
         self._pending.restart(batch, live.segmenter)
         if live.collector is not None and live.collector.kind != "log":
@@ -331,7 +305,7 @@ class Logs:
         self._again({stream_id})
         return self.rewound
 
-    def _sign(self, live: _Live, batch: StreamBatch) -> None:
+    def _sign(self, live: Live, batch: StreamBatch) -> None:
         """Say in a batch who reads the stream, and why."""
         collector = live.collector
         batch.kind = "copy" if live.kind == "copy" else "log"
@@ -356,7 +330,7 @@ class Logs:
             return
         for stream_id in self._follower.rewind(stream_ids):
             self.rewound = True
-            live = self._stream(stream_id)
+            live = self._live.get(stream_id)
             live.restart = True
             if live.plan.collector is not None:
                 live.collector = live.plan.collector
@@ -365,16 +339,18 @@ class Logs:
     def _move_sources(self) -> None:
         """Let streams belong to the source whose pattern finds them now."""
         for health in self._follower.streams():
-            if health.stream_id is not None and health.pattern is not None:
-                live = self._stream(health.stream_id)
-                if live.source != self._plans[health.pattern].index:
-                    self._move(live, self._plans[health.pattern])
+            if health.stream_id in self._sources and health.pattern is not None:
+                plan = self._plans[health.pattern]
+                if self._sources[health.stream_id] != plan.index:
+                    self._move(self._live.get(health.stream_id), plan)
+        self._sources.clear()
 
-    def _move(self, live: _Live, plan: Plan) -> None:
+    def _move(self, live: Live, plan: Plan) -> None:
         """Give a stream to another source: it may have another collector, zone or options."""
         batch = self._pending.known(live.stream_id)
-        stored = self._load(live.stream_id)
+        stored = self._live.load(live.stream_id)
         live.plan, live.source = plan, plan.index
+        self._sources.pop(live.stream_id, None)
         if batch is None:
             batch = self._pending.batch(
                 live.stream_id,
@@ -388,44 +364,14 @@ class Logs:
         if cursor is not None:
             self._remember(replace(stored, source=plan.index), cursor)
 
-    # -- memory --------------------------------------------------------------------------------------
-
-    def _stream(self, stream_id: int) -> _Live:
-        live = self._live.pop(stream_id, None)
-        if live is None:
-            live = self._revive(self._load(stream_id))
-        self._live[stream_id] = live
-        return live
-
-    def _keep(self, live: _Live) -> None:
-        self._live[live.stream_id] = live
-
-    def _revive(self, stored: StoredStream) -> _Live:
-        plan = self._all.get(stored.source)
-        if plan is None or not plan.followed:
-            plan = self._plans[0]  # until its file is met under some pattern
-        context = plan.context(stored.file_name)
-        context.state, context.offset = stored.context, stored.offset
-        seen = stored.evidence.get("seen")
-        offset = stored.position.get("offset")
-        return _Live(
-            stream_id=stored.stream_id,
-            plan=plan,
-            source=stored.source,
-            kind=stored.kind,
-            collector=self._by_name.get(stored.collector or ""),
-            context=context,
-            segmenter=Segmenter(stored.last_segment),
-            seen=seen if isinstance(seen, int) else 0,
-            why=str(stored.evidence.get("why", "")),
-            offset=offset if isinstance(offset, int) else 0,
-        )
-
     def shrink(self) -> None:
         """Forget the parsers of streams that rest; called when nothing waits to be stored."""
-        spare = len(self._live) - _LIVE_STREAMS
-        for stream_id in [s for s, live in self._live.items() if not live.restart][: max(0, spare)]:
-            del self._live[stream_id]
+        self._live.shrink()
+
+    def _plan_of(self, source: int) -> Plan:
+        """Return the plan of a stored stream; any, until its file is met, where its source is gone."""
+        plan = self._all.get(source)
+        return plan if plan is not None and plan.followed else self._plans[0]
 
     # -- for people ----------------------------------------------------------------------------------
 

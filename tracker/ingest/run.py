@@ -155,7 +155,6 @@ class Ingest:
         caught_up = self._logs.caught_up
         again = self._logs.settle(quiet_only=not (settled and caught_up))
         rows += self._commit(self._clock.monotonic_s())
-        self._logs.shrink()
         more = again or not caught_up or self._logs.rewound
         if not more:
             self._last_pass_us = self._clock.now_us()
@@ -165,7 +164,9 @@ class Ingest:
 
     def _commit(self, now_s: float) -> int:
         self._last_commit_s = now_s
-        return self._pending.commit()
+        rows = self._pending.commit()
+        self._logs.shrink()
+        return rows
 
     # -- for people ----------------------------------------------------------------------------------
 
