@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from collectors._clock import STAMP
-from collectors._lines import Hit, Make, Rule, rule
+from collectors._lines import Hit, Make, Rule, rule, started
 from collectors._trouble import Trouble, failure, silent, trouble
-from tracker.core.records import Record
+from tracker.core.records import Kind, Record
 
 _LINES: Final = 60
 _FIELD: Final = re.compile(
@@ -68,8 +68,26 @@ def _field(hit: Hit) -> Iterable[Record]:
     )
 
 
+def _restarting(hit: Hit) -> Iterable[Record]:
+    """The agent starts the workers again inside the job; the agent of every node says so."""
+    hit.done = True
+    before, at_us = hit.state.get("restart"), hit.stamp_us()
+    if isinstance(before, list):
+        then, offset = before
+        near = at_us - then <= 60_000_000 if at_us and then else hit.offset - offset <= 65_536
+        if near:
+            return
+    hit.state["restart"] = [at_us, hit.offset]
+    started(hit.state)
+    for key in ("banner", "step", "resumed"):
+        hit.state.pop(key, None)
+    hit.state["first"] = True
+    yield hit.event(Kind.RESTART)
+
+
 TORCHRUN: Final[tuple[Rule, ...]] = (
     rule(b"ChildFailedError", rb"ChildFailedError: *$", _begin, within=b"rror"),
+    rule(b"will restart worker", rb"will restart worker group", _restarting),
     trouble(b"orker group ", rb"[Ww]orker group (?:FAILED|failed)\b", "unknown", 0.1, fatal=True),
     silent(b"SignalException", rb"SignalException: Process \d", within=b"xception"),
 )

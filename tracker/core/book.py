@@ -19,11 +19,10 @@ from tracker.core.attempts import Attempt, join
 from tracker.core.close import Closed, close
 from tracker.core.facts import Facts, Stream
 from tracker.core.fold import Fold, Frame
+from tracker.core.history import as_known, known, shorten
 from tracker.core.interruptions import Verdict
 from tracker.core.lineage import Lineage, trace
 from tracker.core.pieces import Piece, sort_pieces
-from tracker.core.records import Event, Kind, SchedulerRow
-from tracker.core.segments import Segment, Segmenter
 from tracker.core.settings import Settings
 
 MARK_EVERY: Final = 32_768
@@ -98,8 +97,11 @@ class Book:
                 attempt.end_us = None
             warnings += self._count_gpus(attempt)
         lineage = trace(attempts)
-        warnings += lineage.warnings
         entries = self._fold_all(facts, attempts, lineage, as_of_us)
+        if shorten(facts, ((entry.attempt, entry.fold) for entry in entries)):
+            lineage = trace(attempts)
+            entries = self._fold_all(facts, attempts, lineage, as_of_us)
+        warnings += lineage.warnings
         for number, entry in enumerate(entries, 1):
             warnings += _entry_warnings(number, entry)
         return Opened(
@@ -260,93 +262,6 @@ def _feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[boo
     for event in events[taken:]:
         fold.event(event)
         fold.offset = event.offset + 1
-
-
-def as_known(row: SchedulerRow, as_of_us: int) -> SchedulerRow:
-    """Return a scheduler row as it stood at a moment: one that ends later is still running."""
-    if row.end_us is None or row.end_us <= as_of_us:
-        return row
-    return replace(row, end_us=None, state="RUNNING", exit_code="", reason="")
-
-
-def known(facts: Facts, stream: Stream, as_of_us: int) -> Stream:
-    """Return a stream with what its lines said up to a moment."""
-    if all(s.seen_at_us is None or s.seen_at_us <= as_of_us for s in stream.segments):
-        return stream
-    segments: list[Segment] = []
-    past = False
-    for index, segment in enumerate(stream.segments):
-        seen = segment.seen_at_us
-        if seen is not None and seen <= as_of_us:
-            segments.append(segment)
-        elif seen is not None:
-            end = stream.segments[index + 1].first_offset if index + 1 < len(stream.segments) else None
-            again = _segment_until(facts, stream.stream_id, segment, end, as_of_us)
-            if again is not None:
-                segments.append(again)
-            past = True
-        elif not past:
-            segments.append(segment)
-    return replace(stream, segments=tuple(segments))
-
-
-_STARTS: Final = (Kind.LAUNCH, Kind.RESTART, Kind.SETTING, Kind.RESUME, Kind.TRAIN_START)
-
-
-def _segment_until(
-    facts: Facts, stream_id: int, segment: Segment, end: int | None, as_of_us: int
-) -> Segment | None:
-    """Return a segment as its stamped lines up to a moment had it; None if there was none.
-
-    A line without a stamp counts with the stamped one before it, but for start-up lines: those belong
-    to the stamped one that follows.
-    """
-    start = segment.first_offset
-    events = list(facts.events(stream_id, start=start, end=end))
-    blank = Segment(
-        ordinal=segment.ordinal,
-        first_offset=start,
-        begun_by=segment.begun_by if segment.begun_by in ("step_back", "restart") else "file",
-        begin_at_us=segment.begin_at_us if segment.begun_by == "restart" else None,
-    )
-    segmenter = Segmenter(blank)
-    waiting: list[Event] = []
-    taken = 0
-
-    def take(until: int | None) -> bool:
-        """Feed events that stand before an offset; return False at the first later stamp."""
-        nonlocal taken
-        while taken < len(events) and (until is None or events[taken].offset < until):
-            event = events[taken]
-            if event.at_us is not None and event.at_us > as_of_us:
-                return False
-            waiting.append(event)
-            if event.at_us is not None:
-                segmenter.feed(_own(waiting, segment))
-                waiting.clear()
-            taken += 1
-        return True
-
-    later = False
-    for reading in facts.readings(stream_id, start=start, end=end):
-        if not take(reading.offset) or (reading.at_us is not None and reading.at_us > as_of_us):
-            later = True
-            break
-        segmenter.feed([*_own(waiting, segment), reading])
-        waiting.clear()
-    if not later:
-        take(None)
-    first_start = next((n for n, event in enumerate(waiting) if event.kind in _STARTS), len(waiting))
-    segmenter.feed(_own(waiting[:first_start], segment))
-    again = segmenter.segments[-1]
-    return None if again.start_at_us is None and not again.readings else again
-
-
-def _own(events: list[Event], segment: Segment) -> list[Event]:
-    """Leave out the restart that began the segment: its blank already knows it."""
-    if segment.begun_by != "restart":
-        return events
-    return [e for e in events if not (e.kind.value == "restart" and e.offset == segment.first_offset)]
 
 
 def _key(attempt: Attempt) -> str:

@@ -192,9 +192,18 @@ class Fold:
             if len(self.gaps) > GAPS_KEPT:
                 del self.gaps[0]
         work = self._divide(end - start, steps, claim, reading.flags)
-        self._count(reading, steps, work)
+        self._count(reading, steps, work, self._until_save(start, work))
         self._move_on(reading, claim, end, work)
         return True
+
+    def _until_save(self, begun: int, work: int) -> int | None:
+        """Return the work up to the save at the cut, where its beginning has a stamp: windows meet there."""
+        stopped = 0
+        for stop in self.stops:
+            if stop[0] == "checkpoint" and stop[4] == self.frame.cut and stop[1] is not None:
+                return min(max(int(stop[1]) - begun - stopped, 0), work)
+            stopped += stop_length_us(stop) or 0
+        return None
 
     def _plain(self, reading: Reading, until_us: int | None) -> bool:
         """Take the usual reading in one go: the same sums as the long way, at a third of its cost.
@@ -364,7 +373,7 @@ class Fold:
             return batch * frame.sequence_length
         return frame.tokens_per_step
 
-    def _count(self, reading: Reading, steps: int, work: int) -> None:
+    def _count(self, reading: Reading, steps: int, work: int, until_save: int | None = None) -> None:
         """Split the window's time, steps and tokens by the cut."""
         now = self._odometer(reading)
         per_step = self.per_step(reading)
@@ -375,7 +384,7 @@ class Fold:
                 tokens = per_step * steps  # the odometer at R was not what we thought
         elif per_step is not None:
             tokens = per_step * steps
-        kept = self.split(self.step, steps, work, tokens)
+        kept = self.split(self.step, steps, work, tokens, until_save)
         if kept is not None and self.odometer is not None:
             self.cut_odometer = self.odometer + kept
         if now is not None:
@@ -383,11 +392,13 @@ class Fold:
         elif self.odometer is not None and tokens is not None:
             self.odometer += tokens
 
-    def split(self, since: int, steps: int, work: int, tokens: int | None) -> int | None:
+    def split(
+        self, since: int, steps: int, work: int, tokens: int | None, until_save: int | None = None
+    ) -> int | None:
         """Add a window (since, since + steps] to what is kept and lost; return its kept tokens, if any."""
         cut = self.frame.cut
         kept = steps if cut is None else min(max(cut - since, 0), steps)
-        kept_us = work * kept // steps
+        kept_us = work * kept // steps if until_save is None or not 0 < kept < steps else until_save
         self.productive_us += kept_us
         self.lost_us += work - kept_us
         self.steps_net += kept

@@ -116,7 +116,9 @@ def verdict(
     kept = list(events)
     best = _best(kept)
     leave = next((e for e in kept if e.kind is Kind.EXIT), None)
-    state = attempt.row.state if attempt.row is not None else ""
+    row = attempt.row
+    last = row is not None and (row.end_us is None or attempt.end_us == row.end_us)  # of its allocation
+    state = row.state if row is not None and last else ""
     if state == "COMPLETED" and best is None and (leave is None or _said(leave) in (None, "completed")):
         return Verdict(
             kind="completed", end_kind="completed", cause="unknown", evidence=state, confidence=0.9

@@ -122,10 +122,14 @@ def _row_by_id(stream: Stream, segment: Segment, by_id: dict[str, list[Scheduler
             continue
         at_us = segment.start_at_us
         if at_us is None:
+            written = [row for row in rows if _within(stream.written_us, row)]
+            written = [row for row in written if _within(stream.written_us, row, 0)] or written
+            if len(stream.segments) == 1 and written:
+                return written[0]
             return rows[min(segment.ordinal, len(rows) - 1)]
         fitting = [row for row in rows if _within(at_us, row)]
         if fitting:
-            return fitting[-1]
+            return ([row for row in fitting if _within(at_us, row, 0)] or fitting)[-1]
         if len(rows) == 1:
             return rows[0]
         return min(rows, key=lambda row: abs(row.start_us - at_us))

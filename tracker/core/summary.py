@@ -196,10 +196,11 @@ def _cost(line: AttemptLine) -> Cost:
 
 def _steps(opened: Opened, lines: Sequence[AttemptLine]) -> Steps:
     lineage = opened.lineage
-    saves = [s for i in lineage.path for p in opened.entries[i].attempt.pieces for s in p.segment.saves]
     at_risk = None
-    if saves:
-        safe = [s for s in saves if s <= lineage.end_step]
+    if lineage.path:
+        kept = [(opened.entries[i].attempt, opened.entries[i].attempt.cut) for i in lineage.path]
+        saves = [(s, cut) for a, cut in kept for p in a.pieces for s in p.segment.saves]
+        safe = [s for s, cut in saves if s <= (lineage.end_step if cut is None else cut)]
         resumed = [opened.entries[i].attempt.resume_step or 0 for i in lineage.path]
         at_risk = lineage.end_step - max([*safe, *resumed], default=0)
     return Steps(

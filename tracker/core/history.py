@@ -1,0 +1,143 @@
+"""The run as it stood at an earlier moment: what its lines had said by then.
+
+Pure. Facts with a stamp are cut at their stamp. A line without one counts with the stamped line before
+it, but for start-up lines, which belong to the stamped one that follows. In a log without any clock only
+the fold knows where a moment lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from tracker.core.attempts import Attempt
+from tracker.core.facts import Facts, Stream
+from tracker.core.fold import Fold
+from tracker.core.records import Event, Kind, Reading, SchedulerRow
+from tracker.core.segments import Segment, Segmenter
+
+
+def shorten(facts: Facts, folded: Iterable[tuple[Attempt, Fold]]) -> bool:
+    """Take from logs without a clock what lies after `as_of`: only the fold knows where that is."""
+    shortened = False
+    for attempt, fold in folded:
+        pieces = attempt.pieces
+        if not pieces:
+            continue
+        piece = pieces[fold.piece]
+        segment = piece.segment
+        clocked = segment.last is not None and segment.last[1] is not None
+        if clocked or segment.last_offset < fold.offset:
+            continue
+        segmenter = Segmenter(_blank(segment))
+        stream_id, start = piece.stream.stream_id, segment.first_offset
+        records: list[Event | Reading] = [
+            *facts.readings(stream_id, start=start, end=fold.offset),
+            *facts.events(stream_id, start=start, end=fold.offset),
+        ]
+        records.sort(key=lambda record: (record.offset, isinstance(record, Event)))
+        segmenter.feed(record for record in records if not _begins(record, segment))
+        piece.segment = segmenter.segments[-1]
+        piece.end_offset = fold.offset
+        del pieces[fold.piece + 1 :]
+        shortened = True
+    return shortened
+
+
+def as_known(row: SchedulerRow, as_of_us: int) -> SchedulerRow:
+    """Return a scheduler row as it stood at a moment: one that ends later is still running."""
+    if row.end_us is None or row.end_us <= as_of_us:
+        return row
+    return replace(row, end_us=None, state="RUNNING", exit_code="", reason="")
+
+
+def known(facts: Facts, stream: Stream, as_of_us: int) -> Stream:
+    """Return a stream with what its lines said up to a moment."""
+    if all(s.seen_at_us is None or s.seen_at_us <= as_of_us for s in stream.segments):
+        return stream
+    segments: list[Segment] = []
+    past = False
+    for index, segment in enumerate(stream.segments):
+        seen = segment.seen_at_us
+        if seen is not None and seen <= as_of_us:
+            segments.append(segment)
+        elif seen is not None:
+            end = stream.segments[index + 1].first_offset if index + 1 < len(stream.segments) else None
+            again = _segment_until(facts, stream.stream_id, segment, end, as_of_us)
+            if again is not None:
+                segments.append(again)
+            past = True
+        elif not past:
+            segments.append(segment)
+    return replace(stream, segments=tuple(segments))
+
+
+_STARTS: Final = (Kind.LAUNCH, Kind.RESTART, Kind.SETTING, Kind.RESUME, Kind.TRAIN_START)
+
+
+def _segment_until(
+    facts: Facts, stream_id: int, segment: Segment, end: int | None, as_of_us: int
+) -> Segment | None:
+    """Return a segment as its stamped lines up to a moment had it; None if there was none.
+
+    A line without a stamp counts with the stamped one before it, but for start-up lines: those belong
+    to the stamped one that follows.
+    """
+    start = segment.first_offset
+    events = list(facts.events(stream_id, start=start, end=end))
+    segmenter = Segmenter(_blank(segment))
+    waiting: list[Event] = []
+    taken = 0
+
+    def take(until: int | None) -> bool:
+        """Feed events that stand before an offset; return False at the first later stamp."""
+        nonlocal taken
+        while taken < len(events) and (until is None or events[taken].offset < until):
+            event = events[taken]
+            if event.at_us is not None and event.at_us > as_of_us:
+                return False
+            waiting.append(event)
+            if event.at_us is not None:
+                segmenter.feed(_own(waiting, segment))
+                waiting.clear()
+            taken += 1
+        return True
+
+    later = False
+    for reading in facts.readings(stream_id, start=start, end=end):
+        if not take(reading.offset) or (reading.at_us is not None and reading.at_us > as_of_us):
+            later = True
+            break
+        segmenter.feed([*_own(waiting, segment), reading])
+        waiting.clear()
+    if not later:
+        take(None)
+    first_start = next((n for n, event in enumerate(waiting) if event.kind in _STARTS), len(waiting))
+    segmenter.feed(_own(waiting[:first_start], segment))
+    again = segmenter.segments[-1]
+    return None if again.start_at_us is None and not again.readings else again
+
+
+def _blank(segment: Segment) -> Segment:
+    """Return the segment as it was when it had just begun."""
+    return Segment(
+        ordinal=segment.ordinal,
+        first_offset=segment.first_offset,
+        begun_by=segment.begun_by if segment.begun_by in ("step_back", "restart") else "file",
+        begin_at_us=segment.begin_at_us if segment.begun_by == "restart" else None,
+    )
+
+
+def _begins(record: Reading | Event, segment: Segment) -> bool:
+    """Tell whether a record is the restart that began the segment: its blank already knows it."""
+    return (
+        segment.begun_by == "restart"
+        and isinstance(record, Event)
+        and record.kind is Kind.RESTART
+        and record.offset == segment.first_offset
+    )
+
+
+def _own(events: list[Event], segment: Segment) -> list[Event]:
+    return [event for event in events if not _begins(event, segment)]
