@@ -151,11 +151,11 @@ def ends(
     at_us: int | None = None,
     duration_us: int | None = None,
     alone: bool = False,
-    **data: Json,
+    background: bool = False,
 ) -> Iterator[Event]:
     """Yield the end of a save or evaluation that the process is at; `alone`: even where no start was seen.
 
-    The step of the start stands where the end's line has none.
+    `background`: the write itself goes on. The step of the start stands where the end's line has none.
     """
     one = process(hit)
     busy: dict[str, int | None] = one.setdefault("busy", {})
@@ -166,6 +166,7 @@ def ends(
     elif not alone or one.get(f"last {kind}") == step:
         return
     one[f"last {kind}"] = step
+    data: dict[str, Json] = {"async": background or None}
     event = hit.event_of(kind, data, at_us=at_us, step=step, duration_us=duration_us)
     one["free"] = event.at_us
     yield event

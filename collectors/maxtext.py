@@ -139,9 +139,8 @@ def _saves(hit: Hit) -> Iterator[Record]:
 
 def _saved(hit: Hit) -> Iterator[Record]:
     step = hit.count("step")
-    background = {"async": True} if hit.group("background") else {}
     if step is not None:
-        yield from ends(hit, Kind.SAVE_END, step + 1, alone=True, **background)
+        yield from ends(hit, Kind.SAVE_END, step + 1, alone=True, background=bool(hit.group("background")))
 
 
 def _evaluates(hit: Hit) -> Iterator[Record]:

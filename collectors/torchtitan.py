@@ -148,10 +148,8 @@ def _last_save(hit: Hit) -> Iterator[Record]:
 
 def _saved(hit: Hit) -> Iterator[Record]:
     """With staging the write goes on in the background; before 2026 the line does not tell."""
-    length = seconds_us(hit.group("s"))
-    if hit.match[0].startswith(b"Finished staging") or process(hit).get("background"):
-        return ends(hit, Kind.SAVE_END, duration_us=length, **{"async": True})
-    return ends(hit, Kind.SAVE_END, duration_us=length)
+    background = hit.match[0].startswith(b"Finished staging") or bool(process(hit).get("background"))
+    return ends(hit, Kind.SAVE_END, duration_us=seconds_us(hit.group("s")), background=background)
 
 
 def _background(hit: Hit) -> Iterator[Record]:
