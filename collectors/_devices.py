@@ -16,16 +16,19 @@ from collectors._trouble import VICTIM, Trouble, failure, silent, trouble
 from tracker.core.records import Record
 
 _XID: Final[tuple[tuple[frozenset[int], Trouble], ...]] = (
-    (frozenset({48, 94, 95}), Trouble(cause="gpu_hbm", confidence=0.9, fatal=True)),
+    (frozenset({48, 94, 95, 140}), Trouble(cause="gpu_hbm", confidence=0.9, fatal=True)),
     # a row is noted for the next reset; work goes on, perhaps for days
     (frozenset({63, 64, 92}), Trouble(cause="gpu_hbm", confidence=0.6)),
     (frozenset({79}), Trouble(cause="gpu", confidence=0.95, fatal=True)),
     (frozenset({119, 120}), Trouble(cause="gpu_system_processor", confidence=0.9, fatal=True)),
-    (frozenset({74, 145, 149}), Trouble(cause="gpu", confidence=0.7)),  # NVLink
-    (frozenset({13, 31, 43}), Trouble(cause="software", confidence=0.4, fatal=True)),  # mostly the program's
-    (frozenset({45}), Trouble(cause="unknown", confidence=0.1)),  # clean-up after another Xid or a kill
+    (frozenset({74, *range(144, 151)}), Trouble(cause="gpu", confidence=0.7)),  # NVLink
+    # mostly the program's: faults of its kernels, and the contexts that go with them
+    (frozenset({13, 31, 43, 69, 109}), Trouble(cause="software", confidence=0.4, fatal=True)),
+    # clean-up after another Xid or a kill; what is to be done about another one
+    (frozenset({45, 154}), Trouble(cause="unknown", confidence=0.1)),
 )
 _OTHER_XID: Final = Trouble(cause="gpu", confidence=0.4)
+_SWITCH_FATAL: Final = Trouble(cause="network", confidence=0.7, fatal=True)
 _SWITCH_XID: Final = Trouble(cause="network", confidence=0.4)
 _SRAM: Final = re.compile(rb"SRAM: ?Yes", re.I)
 
@@ -44,10 +47,19 @@ def xid(number: int, line: bytes) -> Trouble:
     return _OTHER_XID
 
 
+def switch_xid(line: bytes) -> Trouble:
+    """Return what an SXid of an NVSwitch proves; the line says whether it was fatal.
+
+    >>> switch_xid(b"20034, Fatal, Link 61").fatal, switch_xid(b"12028, Non-fatal, Link 32").fatal
+    (True, False)
+    """
+    return _SWITCH_FATAL if b" Fatal," in b" " + line else _SWITCH_XID
+
+
 def _xid(hit: Hit) -> Iterable[Record]:
-    number = hit.count("number") or 0
-    what = _SWITCH_XID if hit.group("switch") else xid(number, hit.text)
-    return failure(hit, f"xid {number}", what, xid=number, device=hit.word("device"))
+    number, device = hit.count("number") or 0, hit.word("device")
+    what = switch_xid(hit.text) if hit.group("switch") else xid(number, hit.text)
+    return failure(hit, f"xid {number} {device}", what, xid=number, device=device)
 
 
 def _watchdog(hit: Hit) -> Iterable[Record]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from collectors._clock import STAMP, minute_of, stamp_us, whole_second
 from collectors._lines import Hit, fresh
@@ -125,7 +125,7 @@ class Iterations:
         recent: list[Any] = state.get("recent", [])
         minute, minute_us, covers = b"", 0, _EXCLUDES if self._includes is not True else _INCLUDES
         for number, (start, (at, fields)) in enumerate(swept):
-            step, samples, tokens, ms, s, model, hardware, batch, sequence, skipped, nan = fields
+            step, samples, tokens, ms, _, model, hardware, batch, sequence, skipped, nan = fields
             at_us: int | None = None
             if at is not None:
                 digits = at[17:19] + at[20:]
@@ -135,7 +135,11 @@ class Iterations:
                         yield number
                         continue
                     minute, minute_us = at[:17], known
-                if not digits.isdigit() or digits >= b"60" or (len(at) != 19 and (len(at) != 26 or at[19] != 46)):
+                if (
+                    not digits.isdigit()
+                    or digits >= b"60"
+                    or (len(at) != 19 and (len(at) != 26 or at[19] != 46))
+                ):
                     yield number
                     continue
                 at_us = minute_us + (int(digits) if len(at) == 26 else int(digits) * 1_000_000)
@@ -243,7 +247,9 @@ class Iterations:
         if clock and at_us is None:
             yield Reject(offset, text[:_REJECTED], "time stamp outside 2000..2100")
             return
-        reading = self._take(Fields(**values), at, at_us, offset, context, no_loss, whole_second(clock or b"."))
+        reading = self._take(
+            Fields(**values), at, at_us, offset, context, no_loss, whole_second(clock or b".")
+        )
         wrong = reading if isinstance(reading, str) else problem(reading)
         if isinstance(reading, str) or wrong is not None:
             yield Reject(offset, text[:_REJECTED], str(wrong))

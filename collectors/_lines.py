@@ -7,13 +7,25 @@ the only memory, so the records cannot depend on where blocks are cut.
 What a collector need not care about: prefixes and colours, `\r` segments, container files whose long lines
 are split, records of several lines (`Hit.open`), equal records of many ranks (`fresh`), stamps
 (`Hit.stamp_us`), event lines of GPUs, network and scheduler (`_events`).
+
+A collector in short:
+
+    def _step(hit: Hit) -> Iterable[Record]:
+        step = hit.count("step")
+        if step is None:
+            return (hit.reject("torn step line"),)
+        return hit.reading(Reading(hit.offset, hit.stamp_us(), step))
+
+    READER = Reader(
+        (rule(b"step: ", rb"step: (?P<step>\d{1,18})\b", _step), *EVENTS), followers=FOLLOWERS
+    )
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from collectors._clock import STAMP, short_us, stamp_us
 from collectors._container import CONTAINER, joined
@@ -34,7 +46,7 @@ _REJECTED_BYTES: Final = 500
 class Hit:
     """A line that a rule asked for, with what a rule needs to make records of it."""
 
-    __slots__ = ("context", "done", "line", "marks", "match", "state")
+    __slots__ = ("after", "context", "done", "line", "marks", "match", "state")
 
     def __init__(self, line: Line, context: Context, marks: tuple[bytes, ...] = ()) -> None:
         self.line = line
@@ -46,6 +58,8 @@ class Hit:
         """The parser's memory: plain JSON."""
         self.done = False
         """Set by a rule that settled the line: the rules after it do not see it."""
+        self.after: tuple[bytes, int] = (b"", 0)
+        """Of a line with several segments: the line as written, and where in it the next one begins."""
         self.match: re.Match[bytes] = _ANYTHING.match(line.text)  # type: ignore[assignment]
         """What the rule's pattern matched."""
 
@@ -204,7 +218,7 @@ def rule(gate: bytes, pattern: bytes, make: Make, *, within: bytes | None = None
 
 
 class Hot(Protocol):
-    """A short cut for the commonest line of a log: it takes a line as the rules would, or leaves it to them."""
+    """A short cut for the commonest line of a log: takes a line as the rules would, or leaves it to them."""
 
     @property
     def gate(self) -> bytes:
@@ -279,7 +293,9 @@ class Reader:
         state, hot = context.state, self._hot
         end = -1
         for start in [*sorted({*swept, *found}), len(block)]:
-            while "open" in state and end + 1 < start:  # a record of several lines goes on, whatever they hold
+            while (
+                "open" in state and end + 1 < start
+            ):  # a record of several lines goes on, whatever they hold
                 begin, end = end + 1, _line_end(block, end + 1)
                 yield from self._slow(block[begin:end], place(begin), (), context)
             if start <= end or start == len(block):
@@ -317,6 +333,7 @@ class Reader:
             if not held and "open" not in state:
                 continue
             hit = Hit(clean(piece, at), context, held)
+            hit.after = (line, at - offset + len(piece))
             if "open" in state:
                 yield from self._follow(hit)
             for one in self._plan(held):

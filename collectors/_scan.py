@@ -59,18 +59,19 @@ class Scanner:
         A taken line holds the hot gate, so that its shape is never dull: if as many lines are not dull as
         were taken, there are no others.
         """
+        shape_of_all = block.translate(None, _DROPPED)
         if self._blind:
             self._blind -= 1
-            return self._gates
+            return tuple(gate for reduced, gate in self._reduced if reduced in shape_of_all)
         dull = self._dull
-        shapes = block.translate(None, _DROPPED).split(b"\n")
+        shapes = shape_of_all.split(b"\n")
         lively = [shape for shape in shapes if shape not in dull]
         if len(lively) == taken:
             return ()
         fresh = set(lively)
         if len(fresh) > len(shapes) // 2 and len(fresh) > 64:  # nothing repeats: shapes only cost
             self._blind = _BLIND_BLOCKS
-            return self._gates
+            return tuple(gate for reduced, gate in self._reduced if reduced in shape_of_all)
         blob = b"\n".join(fresh)
         present = {gate for reduced, gate in self._reduced if reduced in blob}
         held = [reduced for reduced, gate in self._reduced if gate in present]

@@ -31,6 +31,15 @@ _BY_CODE: Final = Trouble(cause="software", confidence=0.3, fatal=True)
 _TOLD_TO_STOP: Final = -15
 
 
+def of_exit_code(code: int) -> Trouble | None:
+    """Return what a worker's exit code proves; None where it was told to stop, or ended well.
+
+    >>> of_exit_code(-9).cause, of_exit_code(-15)
+    ('out_of_memory', None)
+    """
+    return None if code in (0, _TOLD_TO_STOP) else _BY_SIGNAL.get(code, _BY_CODE)
+
+
 def _begin(hit: Hit) -> Iterable[Record]:
     hit.done = True
     hit.open("report", _LINES)
@@ -54,14 +63,15 @@ def _field(hit: Hit) -> Iterable[Record]:
     del hit.state["report"]
     number = _CODE.match(value.encode())
     code = int(number[0]) if number else 1
-    if code == _TOLD_TO_STOP:
+    what = of_exit_code(code)
+    if what is None:
         return ()
     rank = _CODE.match(str(report.get("rank", "")).encode())
     hit.match = _AT.match(str(report.get("time", "")).encode()) or hit.match
     return failure(
         hit,
         f"exit {code}",
-        _BY_SIGNAL.get(code, _BY_CODE),
+        what,
         rank=int(rank[0]) if rank else None,
         host=report.get("host"),
         exit_code=code,

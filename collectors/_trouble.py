@@ -42,11 +42,12 @@ def failure(hit: Hit, key: str, what: Trouble, **more: Json) -> Iterable[Record]
     said = hit.state.setdefault("events", {})
     assert isinstance(said, dict)
     key = f"{what.cause} {key}"
-    count = said.get(key, 0)
-    if key in said or len(said) < MOST_COUNTED:
-        said[key] = count + 1 if isinstance(count, int) else 1
-    if count:
+    count = said.get(key)
+    if isinstance(count, int):
+        said[key] = count + 1
+    if count is not None or len(said) >= MOST_COUNTED:
         return ()
+    said[key] = 1
     groups = hit.match.groupdict()
     host, at = groups.get("host"), groups.get("at")
     data: dict[str, Json] = {

@@ -15,7 +15,8 @@ from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._iterations import GATE, ITERATION, WRAPPED, Iterations
 from collectors._lines import Hit, Reader, rule, started
-from collectors._megatron import ARGUMENTS, argument, family
+from collectors._megatron import family
+from collectors._megatron_start import ARGUMENTS, argument
 from collectors._text import real
 from tracker.core.records import Flag, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
@@ -81,8 +82,8 @@ _LINE: Final = rb"iteration +\d+/ *\d+ \|"
 _FORK: Final = re.compile(rb"samples per second: [\d.]+ \| TFLOPs|lm-loss: |DeepSpeed|deepspeed|\blm_loss: ")
 _OWN: Final = (
     (97, rb"\tJob ID: \S{0,40}\t# GPUs: \d", "progress.txt lines with a job id and GPUs"),
-    (95, rb"\[" + STAMP + rb"\] " + _LINE, "iteration lines that begin with a stamp"),
-    (94, _LINE + rb"[^\n]{0,300}throughput per GPU \(TFLOP/s/GPU\)", "throughput per GPU in iteration lines"),
+    (82, rb"\[" + STAMP + rb"\] " + _LINE, "iteration lines that begin with a stamp"),
+    (80, _LINE + rb"[^\n]{0,300}throughput per GPU \(TFLOP/s/GPU\)", "throughput per GPU in iteration lines"),
     (60, _LINE + rb"[^\n]{0,60}?elapsed time per iteration", "iteration lines"),
     (55, rb"using world size: \d+.{0,200}model-parallel size: \d", "the world size banner"),
     (50, rb"after megatron is initialized\] datetime: ", "the line `after megatron is initialized`"),
@@ -93,7 +94,7 @@ def detect(head: bytes) -> Evidence | None:
     """Return why a file looks like Megatron-LM's own log; a fork's marks leave little of the claim."""
     for score, pattern, text in _OWN:
         if re.search(pattern, head):
-            if score <= 95 and (mark := _FORK.search(head)):
+            if score <= 82 and (mark := _FORK.search(head)):
                 return Evidence(
                     score=30, text=f"{text}, but a fork's `{mark[0].decode('utf-8', 'replace')}` too"
                 )

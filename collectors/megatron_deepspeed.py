@@ -15,7 +15,8 @@ from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._iterations import GATE, ITERATION, WRAPPED, Iterations, Swept
 from collectors._lines import Hit, Reader, rule
-from collectors._megatron import ARGUMENTS, argument, family
+from collectors._megatron import family
+from collectors._megatron_start import ARGUMENTS, argument
 from collectors._text import seconds_us
 from tracker.core.records import Flag, Kind, Reading, Record
 from tracker.interfaces import Collector, Context, Evidence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import re
@@ -18,6 +19,9 @@ from hypothesis import strategies as st
 
 import collectors
 from collectors import BUILTIN, Detection, detect, named
+from collectors._events import EVENTS
+from collectors._lines import Reader
+from collectors._text import clean, segments
 from tracker.core.errors import InvalidValue
 from tracker.core.records import (
     CAUSES,
@@ -323,6 +327,59 @@ def test_a_collector_says_what_it_reads(collector: Collector) -> None:
     assert collector.framework
     assert collector.version >= 1
     assert collector.knows
+
+
+def readers() -> dict[str, Reader]:
+    """Return the readers that collectors are made of, by the collector's name."""
+    found = {}
+    for one in BUILTIN:
+        reader = getattr(importlib.import_module(f"collectors.{one.name}"), "READER", None)
+        if isinstance(reader, Reader):
+            found[one.name] = reader
+    return found
+
+
+def cleaned_lines(folder: str) -> list[bytes]:
+    return [
+        clean(piece).text
+        for path in ANNOTATED
+        if folder in ("", path.parent.name)
+        for line in load(path).content.split(b"\n")
+        for _, piece in segments(line, 0)
+    ]
+
+
+def test_each_rule_of_a_collector_has_a_line_in_its_logs() -> None:
+    """A pattern that no line matches is not tested, and perhaps matches nothing. Families share rules."""
+    users: dict[bytes, list[str]] = {}
+    for name, reader in readers().items():
+        for one in reader.rules:
+            if one not in EVENTS:
+                users.setdefault(one.pattern.pattern, []).append(name)
+    lines = {name: cleaned_lines(name) for name in readers()}
+    idle = [
+        (names, pattern)
+        for pattern, names in users.items()
+        if not any(re.search(pattern, line) for name in names for line in lines[name])
+    ]
+    assert idle == []
+
+
+def test_each_event_pattern_has_a_line_in_some_log() -> None:
+    """Events are shared by all text collectors: one log that shows it is enough."""
+    lines = cleaned_lines("")
+    idle = [one.pattern.pattern for one in EVENTS if not any(one.pattern.search(line) for line in lines)]
+    assert idle == []
+
+
+@pytest.mark.parametrize("name", readers(), ids=str)
+def test_each_gate_is_in_the_lines_that_its_pattern_wants(name: str) -> None:
+    """A line is found by `within` and handed on by `gate`: without them a pattern is never asked."""
+    for line in cleaned_lines(name):
+        for one in readers()[name].rules:
+            if one.pattern.search(line):
+                assert one.gate in line, (one.pattern.pattern, line)
+                assert one.within in line, (one.within, line)
 
 
 # --------------------------------------------------------------------------------------------------------
