@@ -9,14 +9,50 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from collectors import jsonl, mllog, slurm
+from collectors import (
+    automodel,
+    colossalai,
+    internevo,
+    jsonl,
+    levanter,
+    lingua,
+    llmc,
+    maxtext,
+    megatron,
+    megatron_deepspeed,
+    mllog,
+    modded_nanogpt,
+    nanogpt,
+    nanotron,
+    nemo,
+    olmo,
+    olmo_core,
+    slurm,
+    torchtitan,
+)
 from tracker.core.errors import InvalidValue, nearest
 from tracker.interfaces import Collector, Evidence
 
 BUILTIN: Final[tuple[Collector, ...]] = (
+    automodel.COLLECTOR,
+    colossalai.COLLECTOR,
+    internevo.COLLECTOR,
     jsonl.COLLECTOR,
+    levanter.COLLECTOR,
+    lingua.COLLECTOR,
+    llmc.COLLECTOR,
+    maxtext.COLLECTOR,
+    megatron.COLLECTOR,
+    megatron_deepspeed.COLLECTOR,
     mllog.COLLECTOR,
+    modded_nanogpt.COLLECTOR,
+    nanogpt.COLLECTOR,
+    nanotron.COLLECTOR,
+    nemo.COLLECTOR,
+    olmo.COLLECTOR,
+    olmo_core.COLLECTOR,
     slurm.COLLECTOR,
+    torchtitan.COLLECTOR,
 )
 
 HEAD_BYTES: Final = 256 * 1024
