@@ -257,6 +257,7 @@ def test_it_stops_in_the_middle_of_a_long_read(folder: Path, start: Callable[...
     assert again.metric("training_processed_tokens_total") == 200 * 64 * 2048
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_counts_nothing_twice(folder: Path, start: Callable[..., Running]) -> None:
     """Several kills while lines come; in the end the numbers are those of the log."""
     for burst in range(4):
