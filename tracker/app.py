@@ -71,21 +71,18 @@ def open_work(config: Config, clock: Clock) -> OpenWork:
 
 
 def ingest_once(
-    config: Config, *, final: bool = False, told: Callable[[int], None] | None = None
+    config: Config, *, final: bool = False, told: Callable[[int, int], None] | None = None
 ) -> IngestHealth:
-    """Read all sources of a config to their end; `told` gets the bytes done since the last call."""
+    """Read all sources of a config to their end; `told` gets the bytes done, and those known to be left."""
     from tracker.clock import SystemClock
 
     if not config.sources:
         raise NoSources(config.path)
     clock = SystemClock()
-    done = 0
 
     def progress(so_far: Progress) -> None:
-        nonlocal done
         if told is not None:
-            told(so_far.read_bytes - done)
-        done = so_far.read_bytes
+            told(so_far.read_bytes, so_far.lag_bytes)
 
     with open_work(config, clock) as work:
         work.read_all(final=final, told=progress)

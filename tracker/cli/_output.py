@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ON_ONE_LINE: Final = 24
 """Characters; a column of longer texts may be broken into lines."""
+_BAR: Final = 40
 _WORTH_A_BAR: Final = 8 << 20
 """Bytes; what is smaller is over before a bar could be read."""
 
@@ -151,24 +152,26 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 @contextmanager
-def counter(verb: str) -> Iterator[Callable[[int], None]]:
-    """Count bytes on standard error while something long goes on, if that is a terminal.
+def reading() -> Iterator[Callable[[int, int], None]]:
+    """Show how far a reading is on standard error, if that is a terminal.
 
-    Gives a function to call with the bytes done since the last call.
+    Gives a function to call with the bytes done and the bytes known to be left.
     """
     from reports.numbers import size
 
     if not sys.stderr.isatty():
-        yield lambda done: None
+        yield lambda done, left: None
         return
-    total = shown = 0
+    shown = 0
 
-    def told(done: int) -> None:
-        nonlocal total, shown
-        total += done
-        if total - shown >= _WORTH_A_BAR:
-            shown = total
-            click.echo(f"\r{verb} {size(total)} \x1b[K", err=True, nl=False)
+    def told(done: int, left: int) -> None:
+        nonlocal shown
+        if done + left >= _WORTH_A_BAR:
+            shown = done
+            share = done / (done + left)
+            filled = "#" * round(share * _BAR)
+            text = f"[{filled:<{_BAR}}] {share:4.0%}  {size(done)} of {size(done + left)}"
+            click.echo(f"\r{text}\x1b[K", err=True, nl=False)
 
     yield told
     if shown:

@@ -32,10 +32,10 @@ def ingest(config: Path, final: bool, as_json: bool) -> None:
       tracker ingest --config run.toml --final
     """
     from tracker import app
-    from tracker.cli._output import counter, print_json
+    from tracker.cli._output import print_json, reading
 
     loaded = app.load_config(config)
-    with counter("read") as told:
+    with reading() as told:
         health = app.ingest_once(loaded, final=final, told=told)
     commands = {source.number for source in loaded.sources if source.command is not None}
     troubles = _troubles(health, commands)
