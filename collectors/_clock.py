@@ -95,6 +95,12 @@ def stamp_us(text: bytes, context: Context) -> int | None:
     >>> stamp_us(b"2026-07-01T12:00:00.25+02:00", Context()) == wall_us(b"2026-07-01 10:00:00.25")
     True
     """
+    minute = _minute_us(context.zone, text[:17])  # a look-up, for nearly all stamps of a log
+    within = _SECONDS.fullmatch(text, 17)
+    if minute is not None and within is not None:
+        seconds, fraction = within.groups(b"")
+        context.state["clock"] = at_us = minute + int(seconds + fraction[:6].ljust(6, b"0"))
+        return at_us
     tail = text[19:]
     if tail and (zone := _ZONED.search(tail)):
         wall = wall_us(text[: 19 + zone.start()])
@@ -129,6 +135,7 @@ def _minute_us(zone: dt.tzinfo, minute: bytes) -> int | None:
     return wall - offsets[0] if len(offsets) == 1 else None
 
 
+_SECONDS: Final = re.compile(rb"([0-5]\d)(?:[.,](\d{1,9}))?")
 _MINUTE: Final = re.compile(rb"\d{4}-\d\d-\d\d[ T_]\d\d:\d\d:")
 _ZONED: Final = re.compile(rb"(?:Z|([+-])(\d\d):?(\d\d))$")
 

@@ -104,7 +104,7 @@ _OWN: Final = (
     (96, _LINE + rb"[^\n]{0,600}lm-loss: ", "`lm-loss` in iteration lines"),
     (93, rb"steps: \d+ loss: [\d.]+ iter time \(s\): ", "the pipeline engine's lines"),
     (92, rb"(?m)^ *(?:\[\w+\]: *)?deepspeed \.{4,} *True", "a deepspeed argument in the dump"),
-    (90, _LINE + rb"[^\n]{0,200}elapsed time per iteration \(s\)", "iteration times in seconds"),
+    (75, _LINE + rb"[^\n]{0,200}elapsed time per iteration \(s\)", "iteration times in seconds"),
 )
 _DUMP: Final = re.compile(rb"using world size: \d|" + _LINE)
 _MARK: Final = re.compile(
