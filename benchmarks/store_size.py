@@ -11,6 +11,7 @@ less than 1.5 s. The peer is what the same rows take in SQLite by sqlite-utils' 
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import tempfile
 import time
 from collections import deque
@@ -85,6 +86,16 @@ def read(path: Path, streams: int) -> float:
         return time.process_time() - begun
 
 
+def bare(path: Path) -> float:
+    """Fetch the same rows with nothing of ours; return CPU seconds."""
+    connection = sqlite3.connect(path)
+    begun = time.process_time()
+    deque(connection.execute("SELECT * FROM reading"), maxlen=0)
+    spent = time.process_time() - begun
+    connection.close()
+    return spent
+
+
 def usual(path: Path, readings: int) -> tuple[float, float]:
     """Store the same with sqlite-utils as its documentation does; return bytes a row and CPU seconds."""
     import sqlite_utils
@@ -105,7 +116,7 @@ def main() -> None:
     )
     parser.add_argument("--readings", type=int, default=1_000_000)
     number: int = parser.parse_args().readings
-    print(f"{'':34}{'bytes/reading':>14}{'µs to store':>13}{'s per million read':>20}")
+    print(f"{'':34}{'bytes/reading':>14}{'µs to store':>13}{'s per million read':>20}{'/ bare SELECT':>15}")
     ours = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for name, streams, at_a_time, share in (
@@ -119,7 +130,9 @@ def main() -> None:
             size = path.stat().st_size / count
             back = min(read(path, streams) for _ in range(3))
             ours = ours or size
-            print(f"{name:34}{size:14.1f}{spent / count * 1e6:13.2f}{back / count * 1e6:20.2f}")
+            beside = min(bare(path) for _ in range(3))
+            figures = f"{spent / count * 1e6:13.2f}{back / count * 1e6:20.2f}{back / beside:15.2f}"
+            print(f"{name:34}{size:14.1f}{figures}")
         count = number // 10
         peer, spent = usual(Path(folder) / "usual.db", count)
         print(f"{'sqlite-utils insert_all':34}{peer:14.1f}{spent / count * 1e6:13.2f}")

@@ -233,10 +233,10 @@ def test_a_command_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
     there.close()
 
 
-def test_tens_of_thousands_of_rows_are_taken(tmp_path: Path) -> None:
+def test_ten_thousand_rows_are_taken(tmp_path: Path) -> None:
     """A year of a large cluster, in one answer."""
-    text = HEADER + "".join(row(n, start=f"2026-01-01T{n % 24:02d}:00:00") for n in range(1, 20_001))
+    text = HEADER + "".join(row(n, start=f"2026-01-01T{n % 24:02d}:00:00") for n in range(1, 10_001))
     there = world(tmp_path, slurm())
     there.write("sacct.txt", text.encode())
     there.once()
-    assert len(jobs(there)) == 20_000
+    assert len(jobs(there)) == 10_000
