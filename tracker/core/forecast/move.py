@@ -1,0 +1,96 @@
+"""Why the finish moved since an earlier forecast: parts that sum to the move exactly.
+
+Pure. The middle of a forecast is close to
+
+    finish = as_of + (target - done) / (rate x GPUs x goodput)
+
+so the earlier one's numbers are exchanged for the present ones: first `progress` (the same beliefs, with
+what was done since), then target, rate, goodput and GPUs, each by its mean effect over all orders
+(Shapley). What the formula does not hold of the two medians is `range`. Sums are rounded cumulatively.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Final
+
+from tracker.core.forecast.value import Forecast, Inputs, Move, Part
+
+FACTORS: Final = ("tokens", "rate", "goodput", "plan")
+
+
+def move_since(before: Forecast, now: Forecast) -> Move | None:
+    """Return how the median moved; None where either has none."""
+    if before.finish_us is None or now.finish_us is None or before.inputs is None or now.inputs is None:
+        return None
+    old, new = before.finish_us.p50, now.finish_us.p50
+    if old is None or new is None:
+        return None
+    was, are = before.inputs, now.inputs
+    start = _finish(before.as_of_us, was.done_tokens, _factors(was))
+    held = _finish(now.as_of_us, are.done_tokens, _factors(was))
+    parts = {"progress": held - start}
+    parts |= _shapley(now.as_of_us, are.done_tokens, _factors(was), _factors(are))
+    whole = round(new - old)
+    parts["range"] = whole - math.fsum(parts.values())
+    return Move(since_us=before.as_of_us, us=whole, parts=_whole(parts, whole, before, now))
+
+
+def _factors(i: Inputs) -> dict[str, float]:
+    return {
+        "tokens": i.target_tokens,
+        "rate": i.rate,
+        "goodput": max(i.goodput_ratio, 1e-6),
+        "plan": float(i.gpus),
+    }
+
+
+def _finish(as_of_us: int, done: float, f: Mapping[str, float]) -> float:
+    return as_of_us + max(0.0, f["tokens"] - done) / (f["rate"] * f["goodput"] * f["plan"]) * 1e6
+
+
+def _shapley(
+    as_of_us: int, done: float, before: Mapping[str, float], after: Mapping[str, float]
+) -> dict[str, float]:
+    moving = [name for name in FACTORS if before[name] != after[name]]
+    n = len(moving)
+
+    def worth(names: tuple[str, ...]) -> float:
+        return _finish(as_of_us, done, {**before, **{name: after[name] for name in names}})
+
+    out = dict.fromkeys(FACTORS, 0.0)
+    for name in moving:
+        others = [m for m in moving if m != name]
+        for size in range(n):
+            weight = math.factorial(size) * math.factorial(n - size - 1) / math.factorial(n)
+            for subset in combinations(others, size):
+                out[name] += weight * (worth((*subset, name)) - worth(subset))
+    return out
+
+
+def _whole(parts: Mapping[str, float], whole: int, before: Forecast, now: Forecast) -> tuple[Part, ...]:
+    assert before.inputs is not None
+    assert now.inputs is not None
+    why = _why(before.inputs, now.inputs)
+    made: list[Part] = []
+    reached, so_far = 0, 0.0
+    names = list(parts)
+    for name in names:
+        so_far += parts[name]
+        upto = whole if name == names[-1] else round(so_far)
+        made.append(Part(name=name, us=upto - reached, why=why[name]))
+        reached = upto
+    return tuple(made)
+
+
+def _why(was: Inputs, are: Inputs) -> dict[str, str]:
+    return {
+        "progress": f"{(are.done_tokens - was.done_tokens) / 1e9:+.1f}B tokens since, against the expected",
+        "tokens": f"target {was.target_tokens / 1e12:.4g}T -> {are.target_tokens / 1e12:.4g}T tokens",
+        "rate": f"{was.rate:,.0f} -> {are.rate:,.0f} tokens a second and GPU",
+        "goodput": f"goodput to come {was.goodput_ratio:.1%} -> {are.goodput_ratio:.1%}",
+        "plan": f"{was.gpus:,} -> {are.gpus:,} GPUs",
+        "range": "chance of stops, and rounding of the range",
+    }

@@ -1,0 +1,377 @@
+"""What was known of a run at a moment, as the few series that a forecast needs.
+
+Pure, given its Facts. Everything comes from what `Book.open` made of the facts of that moment, so nothing
+later can leak in. The calendar since the first launch is told as
+
+    first start-up + work of the steps in the model + overhead inside attempts + stops + what is open now
+
+where a stop runs from the end of the last retained step before it to the first step after it: the redone
+work, the hang, the queue, failed launches and the start-up are all in it, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Protocol, runtime_checkable
+
+from tracker.core.book import Book, Entry, Opened
+from tracker.core.facts import Facts
+from tracker.core.forecast.blocks import Bucket, bucketed
+from tracker.core.settings import Settings
+from tracker.core.snapshot import Snapshot
+
+US: Final = 1_000_000
+_BLOCKS: Final = 64
+_SHORTEST_S: Final = 1
+_LONGEST_S: Final = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A stretch of productive time of one attempt, an hour at most."""
+
+    end_us: int
+    work_s: float
+    """Wall time of its steps, without evaluation and saves."""
+    tokens: float
+    """Tokens of all its steps."""
+    net_tokens: float
+    """Those that are in the model."""
+    gpus: int
+    """GPUs that trained; 1 where the count is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """One end of progress and what it cost until progress went on."""
+
+    at_us: int
+    planned: bool
+    wait_s: float
+    """Calendar time without a step: hang, queue, failed launches, start-up."""
+    redo_s: float
+    """Calendar time of the steps that were thrown away."""
+    billed_s: float
+    """Of both, the part during which GPUs were allocated."""
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """One attempt of the lineage: its work and what went on between its steps."""
+
+    end_us: int
+    work_s: float
+    checkpoint_s: float
+    evaluation_s: float
+    other_s: float
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLeft:
+    """What is left of one stage."""
+
+    name: str
+    tokens: float
+    cost_factor: float
+    """Its FLOP per token over those of the stage that was measured."""
+    gpus: int | None
+    """Where the plan gives it another GPU count."""
+    current: bool
+    """Whether it is the stage that trains now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Everything that a forecast may depend on, besides the plan's numbers in `settings`."""
+
+    run: str
+    as_of_us: int
+    phase: str
+    """As `Snapshot.state`."""
+    start_us: int | None
+    """Start of the first attempt."""
+    target_tokens: float | None
+    done_tokens: float | None
+    """Inherited and net."""
+    inherited_tokens: float
+    gpus: int | None
+    """Billed now."""
+    world: int | None
+    """Training now."""
+    stages: tuple[StageLeft, ...]
+    blocks: tuple[Block, ...]
+    """Of all attempts, in time order."""
+    stretches: tuple[Stretch, ...]
+    stops: tuple[Stop, ...]
+    quiet_s: float
+    """Since the last sign of progress."""
+    open_stop: bool
+    """Whether the run stands still: down, starting, stalled."""
+    resumed: bool
+    """Whether the open stop's redone work is already known (a new attempt has loaded its checkpoint)."""
+    spent_gpu_hours: float | None
+    save_s: float | None
+    """Mean blocking time of a save."""
+    save_every_s: float | None
+    """Mean work between two saves."""
+    finished_us: int | None
+    """When the last step of a finished run was done."""
+
+    @property
+    def left_tokens(self) -> float | None:
+        """Return the tokens still to train, all stages."""
+        return sum(s.tokens for s in self.stages) if self.target_tokens is not None else None
+
+    @property
+    def work_s(self) -> float:
+        """Return all productive wall time seen."""
+        return sum(block.work_s for block in self.blocks)
+
+    def digest(self) -> str:
+        """Return a name for exactly these inputs."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+
+def state_of(book: Book, facts: Facts, snapshot: Snapshot) -> State:
+    """Return what was known at the snapshot's moment."""
+    opened = book.open(facts, as_of_us=snapshot.as_of_us)
+    settings = book.settings
+    tokens = snapshot.tokens
+    target = settings.plan.target_tokens if settings.plan is not None else None
+    done = tokens.net + (tokens.inherited or 0) if tokens.net is not None else None
+    path = [opened.entries[i] for i in opened.lineage.path]
+    trained = [(i, opened.entries[i]) for i in opened.lineage.path if _first(opened.entries[i]) is not None]
+    last = trained[-1][1] if trained else None
+    live = last is not None and last.attempt.running and not last.closed.stalled and last is path[-1]
+    progress = last.closed.progress_us if last is not None else None
+    since = progress if progress is not None else opened.entries[0].attempt.start_us if path else None
+    gpus = next((e.attempt.gpus for e in reversed(opened.entries) if e.attempt.gpus), settings.hardware.gpus)
+    world = next((e.attempt.world for e in reversed(opened.entries) if e.attempt.world), gpus)
+    save_s, save_every_s = _saves(path)
+    return State(
+        run=settings.run,
+        as_of_us=snapshot.as_of_us,
+        phase=snapshot.state,
+        start_us=min((e.attempt.start_us for e in opened.entries), default=None),
+        target_tokens=target,
+        done_tokens=done,
+        inherited_tokens=float(tokens.inherited or 0),
+        gpus=gpus,
+        world=world,
+        stages=tuple(_stages(settings, done or 0.0)),
+        blocks=tuple(_blocks(opened, facts)),
+        stretches=tuple(_stretch(e) for _, e in trained),
+        stops=tuple(_stops(opened, snapshot, trained)),
+        quiet_s=max(0, snapshot.as_of_us - since) / US if since is not None else 0.0,
+        open_stop=bool(opened.entries) and not live,
+        resumed=bool(path) and last is not path[-1],
+        spent_gpu_hours=None if snapshot.gpu_us is None else snapshot.gpu_us["allocated"] / 3.6e9,
+        save_s=save_s,
+        save_every_s=save_every_s,
+        finished_us=_finished(snapshot, opened),
+    )
+
+
+def _first(entry: Entry) -> int | None:
+    return entry.closed.first_us
+
+
+def _finished(snapshot: Snapshot, opened: Opened) -> int | None:
+    if snapshot.state != "finished":
+        return None
+    done = [e.closed.progress_us for e in opened.entries if e.closed.progress_us is not None]
+    return max(done, default=None)
+
+
+def _stages(settings: Settings, done: float) -> list[StageLeft]:
+    """Return what is left by stage, in the plan's order; the later-stages fraction comes last."""
+    plan = settings.plan
+    target = plan.target_tokens if plan is not None else None
+    if plan is None or target is None:
+        return []
+    here = plan.flop()
+    left: list[StageLeft] = []
+    before = 0.0
+    for stage in plan.stages:
+        rest = stage.tokens - max(0.0, min(stage.tokens, done - before))
+        before += stage.tokens
+        flop = plan.flop(stage.sequence_length)
+        factor = flop.value / here.value if flop is not None and here is not None else 1.0
+        if stage.mfu is not None:
+            factor *= float(plan.mfu) / stage.mfu
+        if rest > 0:
+            left.append(
+                StageLeft(name=stage.name, tokens=rest, cost_factor=factor, gpus=stage.gpus, current=not left)
+            )
+    if left:  # the stage that trains now is the one whose rate is measured
+        unit = left[0].cost_factor
+        left = [
+            StageLeft(
+                name=s.name,
+                tokens=s.tokens,
+                cost_factor=s.cost_factor / unit,
+                gpus=None if s.current else s.gpus,
+                current=s.current,
+            )
+            for s in left
+        ]
+    if not plan.stages and target > done:
+        left.append(StageLeft(name="main", tokens=target - done, cost_factor=1.0, gpus=None, current=True))
+    later = plan.later_fraction * target
+    if later > 0 and left:
+        left.append(StageLeft(name="later stages", tokens=later, cost_factor=1.0, gpus=None, current=False))
+    return left
+
+
+# -- work -------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Bucketed(Protocol):
+    """Facts that can sum readings by themselves, much faster than they could be read one by one."""
+
+    def buckets(
+        self, stream_id: int, *, start: int, end: int | None, width_us: int, until_us: int
+    ) -> Sequence[Bucket]:
+        """Return what `bucketed` makes of the same readings."""
+        ...
+
+
+def _blocks(opened: Opened, facts: Facts) -> Iterator[Block]:
+    work_us = sum(e.closed.productive_us + e.closed.lost_us for e in opened.entries)
+    width_s = min(max(work_us // US // _BLOCKS, _SHORTEST_S), _LONGEST_S)
+    for entry in opened.entries:
+        yield from _blocks_of(entry, facts, width_s * US, opened.as_of_us)
+
+
+def _blocks_of(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[Block]:
+    attempt, closed, frame = entry.attempt, entry.closed, entry.fold.frame
+    work_us = closed.productive_us + closed.lost_us
+    steps = closed.steps_net + closed.steps_lost
+    if work_us <= 0 or steps <= 0 or closed.tokens_net is None or closed.progress_us is None:
+        return
+    tokens = closed.tokens_net + (closed.tokens_lost or 0)
+    world = attempt.world or 1
+    rows: list[tuple[int, float, float, int, int]] = []  # end, seconds, tokens, from step, to step
+    step, odometer = frame.resume_step, frame.resume_tokens
+    at = closed.first_us
+    for piece in attempt.pieces:
+        for bucket in _buckets(facts, piece.stream.stream_id, piece, width_us, as_of_us):
+            high = min(bucket.step, closed.step)  # lines without a clock: only what is known to be done
+            if high <= step:
+                continue
+            now = bucket.tokens
+            if now is None and bucket.samples is not None and frame.sequence_length is not None:
+                now = bucket.samples * frame.sequence_length
+            count = high - step
+            if now is not None and odometer is not None and now > odometer:
+                own = float(now - odometer)
+            else:
+                own = float(count * _per_step(bucket, entry))
+            mean = bucket.step_time_sum_us / bucket.step_time_count if bucket.step_time_count else None
+            end = bucket.end_us
+            if mean is None:
+                mean = (end - at) / count if end is not None and at is not None else 1.0
+            rows.append((end or closed.progress_us, mean * count, own, step, high))
+            step = high
+            odometer = now if now is not None else None if odometer is None else odometer + round(own)
+            at = end if end is not None else at
+    if step < closed.step:  # steps that only a save tells of
+        mean = work_us / steps
+        count = closed.step - step
+        rows.append((closed.progress_us, mean * count, tokens / steps * count, step, closed.step))
+    whole, all_tokens = sum(r[1] for r in rows), sum(r[2] for r in rows)
+    if whole <= 0 or all_tokens <= 0:
+        return
+    kept_steps = frame.cut if frame.cut is not None else closed.step
+    for end, seconds, own, low, high in rows:
+        kept = min(max(kept_steps - low, 0), high - low) / (high - low)
+        own *= tokens / all_tokens
+        yield Block(
+            end_us=end,
+            work_s=seconds / whole * work_us / US,
+            tokens=own,
+            net_tokens=own * kept,
+            gpus=world,
+        )
+
+
+def _per_step(bucket: Bucket, entry: Entry) -> int:
+    frame = entry.fold.frame
+    if bucket.tokens_per_step is not None:
+        return bucket.tokens_per_step
+    batch = bucket.batch if bucket.batch is not None else frame.batch
+    if batch is not None and frame.sequence_length is not None:
+        return batch * frame.sequence_length
+    return frame.tokens_per_step or 1
+
+
+def _buckets(facts: Facts, stream_id: int, piece: object, width_us: int, until_us: int) -> Sequence[Bucket]:
+    segment = piece.segment  # type: ignore[attr-defined]
+    start, end = segment.first_offset, piece.end_offset  # type: ignore[attr-defined]
+    if isinstance(facts, Bucketed):
+        return facts.buckets(stream_id, start=start, end=end, width_us=width_us, until_us=until_us)
+    return bucketed(facts.readings(stream_id, start=start, end=end), width_us=width_us, until_us=until_us)
+
+
+# -- stops ------------------------------------------------------------------------------------------
+
+
+def _overhead_us(entry: Entry) -> int:
+    closed = entry.closed
+    return closed.checkpoint_us + closed.evaluation_us + closed.other_us
+
+
+def _stretch(entry: Entry) -> Stretch:
+    closed = entry.closed
+    return Stretch(
+        end_us=closed.progress_us or 0,
+        work_s=(closed.productive_us + closed.lost_us) / US,
+        checkpoint_s=closed.checkpoint_us / US,
+        evaluation_s=closed.evaluation_us / US,
+        other_s=closed.other_us / US,
+        gpus=entry.attempt.world or 1,
+    )
+
+
+def _stops(opened: Opened, snapshot: Snapshot, trained: list[tuple[int, Entry]]) -> Iterator[Stop]:
+    planned = {stop.attempt for stop in snapshot.interruptions if stop.kind == "planned"}
+    for (a, before), (b, after) in pairwise(trained):
+        first, resumed = before.closed.first_us, after.closed.first_us
+        assert first is not None
+        assert resumed is not None
+        own = before.closed.productive_us + _overhead_us(before)
+        wall = max(0, resumed - first - own)
+        between = [opened.entries[i].closed for i in range(a + 1, b)]
+        lost = before.closed.lost_us + sum(c.lost_us + c.productive_us for c in between)
+        billed = before.closed.allocated_us - (first - before.attempt.start_us) - own
+        billed += sum(c.allocated_us for c in between) + (resumed - after.attempt.start_us)
+        lost = min(lost, wall)
+        yield Stop(
+            at_us=before.closed.progress_us or first,
+            planned=(a + 1) in planned and lost <= 0.5 * wall,
+            wait_s=(wall - lost) / US,
+            redo_s=lost / US,
+            billed_s=min(max(0, billed), wall) / US,
+            gpus=before.attempt.world or 1,
+        )
+
+
+def _saves(path: Sequence[Entry]) -> tuple[float | None, float | None]:
+    """Return the mean blocking time of a save, and the work between two."""
+    steps: list[int] = []
+    for entry in path:
+        for piece in entry.attempt.pieces:
+            steps += [b - a for a, b in pairwise(piece.segment.saves) if b > a]
+    done = sum(e.closed.steps_net + e.closed.steps_lost for e in path)
+    work = sum(e.closed.productive_us + e.closed.lost_us for e in path) / US
+    if not steps or done <= 0 or work <= 0:
+        return None, None
+    every = sum(steps) / len(steps) * work / done
+    spent = sum(e.closed.checkpoint_us for e in path) / US
+    return spent * every / work, every

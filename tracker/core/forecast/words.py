@@ -1,0 +1,156 @@
+"""A forecast in sentences that a training lead reads in half a minute.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from tracker.core.forecast.state import State
+from tracker.core.forecast.value import Forecast, Quantiles
+from tracker.core.settings import Settings
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_WHAT = {
+    "rate": "how fast steps will be",
+    "stops": "how often it stops and what a stop costs",
+    "outages": "rare long outages",
+    "overhead": "evaluation and saves",
+    "stages": "stages that have not begun",
+    "start": "when it goes on",
+}
+
+
+def day(at_us: float | None) -> str:
+    """Return a moment for people; the hour where it matters is in the JSON."""
+    if at_us is None:
+        return "not in sight"
+    return (_EPOCH + dt.timedelta(microseconds=round(at_us))).strftime("%Y-%m-%d %H:%M")
+
+
+def sentences(
+    made: Forecast, state: State, settings: Settings, plan_finish_us: int | None
+) -> tuple[str, ...]:
+    """Return the answer in plain words, most important first."""
+    found = [_finish(made, state)]
+    found += _behind(made, state, settings, plan_finish_us)
+    found += _chances(made, settings)
+    found += _state(made, state)
+    if made.drivers:
+        top = made.drivers[0]
+        found.append(f"Most of the range ({top.share_ratio:.0%}) is {_WHAT[top.name]}.")
+    if made.basis == "measured" and state.work_s < 3600:
+        found.append("Less than an hour of steps was seen: expect this to move.")
+    if made.move is not None:
+        found.append(_moved(made))
+    return tuple(found)
+
+
+def _finish(made: Forecast, state: State) -> str:
+    q = made.finish_us
+    if q is None or q.p50 is None:
+        return "At this pace the finish is more than 20 years away."
+    if made.basis == "exact":
+        return f"Finished on {day(q.p50)} UTC."
+    text = f"Even odds to be done by {day(q.p50)} UTC; 80 % between {day(q.p10)} and {day(q.p90)}."
+    if made.basis == "plan":
+        tried = "no step was seen yet" if not state.stops else "no rate was measured yet"
+        text += f" From the plan and published figures only: {tried}."
+    return text
+
+
+def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: int | None) -> list[str]:
+    plan = settings.plan
+    if plan is None or plan_finish_us is None or made.days_behind_plan is None:
+        return []
+    late = made.days_behind_plan
+    if made.basis == "exact":
+        word = "after" if late > 0 else "before"
+        return [f"{abs(late):.1f} days {word} the plan's {day(plan_finish_us)}."]
+    word = "behind" if late > 0 else "ahead of"
+    text = f"{abs(late):.1f} days {word} the plan, which ends on {day(plan_finish_us)}"
+    start = None if plan.start is None else (plan.start - _EPOCH) // dt.timedelta(microseconds=1)
+    if start is None or made.inputs is None or state.as_of_us <= start:
+        return [text + "."]
+    due = made.inputs.target_tokens * min(1.0, (state.as_of_us - start) / max(1, plan_finish_us - start))
+    if due > 0:
+        gap = made.inputs.done_tokens / due - 1
+        side = "fewer" if gap < 0 else "more"
+        text += f": {abs(gap):.0%} {side} tokens than planned by now"
+    left = made.inputs.target_tokens - made.inputs.done_tokens
+    expected = made.inputs.rate * made.inputs.goodput_ratio * made.inputs.gpus
+    if late > 0:
+        if plan_finish_us <= state.as_of_us:
+            return [text + ". That day has passed: no rate can catch up with it."]
+        needed = left / ((plan_finish_us - state.as_of_us) / 1e6)
+        a_day = expected * 86400 / 1e9
+        text += f". To catch up, {needed / expected - 1:+.0%} on the expected {a_day:,.3g}B tokens a day"
+    return [text + "."]
+
+
+def _chances(made: Forecast, settings: Settings) -> list[str]:
+    plan = settings.plan
+    found = []
+    if plan is not None and plan.deadline is not None and made.by_deadline_ratio is not None:
+        at = (plan.deadline - _EPOCH) // dt.timedelta(microseconds=1)
+        if at <= made.as_of_us and made.basis != "exact":
+            found.append(f"The deadline {day(at)} has passed.")
+        else:
+            found.append(f"{chance(made.by_deadline_ratio)} to be done by the deadline {day(at)}.")
+    end = settings.reservation.end_us
+    if end is not None and made.by_reservation_end_ratio is not None:
+        if end <= made.as_of_us and made.basis != "exact":
+            found.append(f"The reservation ended on {day(end)}.")
+        else:
+            found.append(
+                f"{chance(made.by_reservation_end_ratio)} to be done before the reservation ends, {day(end)}."
+            )
+    if plan is not None and plan.budget is not None and made.within_budget_ratio is not None:
+        found.append(f"{chance(made.within_budget_ratio)} to stay within {plan.budget:,.0f} {plan.currency}.")
+    return found
+
+
+def chance(ratio: float) -> str:
+    """Return a probability in words; a simulation never proves that something cannot be."""
+    if ratio < 0.01:
+        return "Less than 1 % probability"
+    if ratio > 0.99:
+        return "More than 99 % probability"
+    return f"{ratio:.0%} probability"
+
+
+def _state(made: Forecast, state: State) -> list[str]:
+    if made.basis == "exact":
+        return []
+    hours = state.quiet_s / 3600
+    if state.phase == "stalled":
+        return [f"No progress for {hours:.1f} h: the range counts on what such stops have cost."]
+    if state.phase == "down":
+        return [f"Down, no progress for {hours:.1f} h: the range counts on what such stops have cost."]
+    if state.phase == "waiting":
+        return ["No attempt was seen yet."]
+    if not state.stretches and state.start_us is not None:
+        return ["No attempt has reached a step yet."]
+    return []
+
+
+def _moved(made: Forecast) -> str:
+    move = made.move
+    assert move is not None
+    days = move.us / 86_400e6
+    parts = sorted(move.parts, key=lambda p: -abs(p.us))
+    told = ", ".join(f"{p.name} {p.us / 86_400e6:+.2f}" for p in parts if abs(p.us) >= 0.005 * 86_400e6)
+    side = "later" if days > 0 else "earlier"
+    text = f"Since {day(move.since_us)} the middle moved {abs(days):.2f} days {side}"
+    return f"{text} (days: {told})." if told else f"{text}."
+
+
+def span(q: Quantiles | None, digits: int = 0, unit: str = "") -> str:
+    """Return "p50 (p10 to p90)"."""
+    if q is None or q.p50 is None or q.p10 is None:
+        return "not known"
+    if q.p10 == q.p90:
+        return f"{q.p50:,.{digits}f}{unit}"
+    high = "more than can be said" if q.p90 is None else f"{q.p90:,.{digits}f}"
+    return f"{q.p50:,.{digits}f}{unit} ({q.p10:,.{digits}f} to {high})"
