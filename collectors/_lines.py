@@ -323,12 +323,12 @@ class Reader:
     def _slow(self, line: bytes, offset: int, marks: tuple[bytes, ...], context: Context) -> Iterator[Record]:
         state = context.state
         if b"\r" not in line[:-1]:
-            pieces = [(offset, line, marks)]
+            pieces: Iterable[tuple[int, bytes, tuple[bytes, ...]]] = ((offset, line, marks),)
         else:
-            pieces = [
+            pieces = (
                 (at, piece, tuple(mark for mark in marks if mark in piece))
                 for at, piece in segments(line, offset)
-            ]
+            )
         for at, piece, held in pieces:
             if not held and "open" not in state:
                 continue

@@ -8,6 +8,7 @@ runtime, kubectl. Nothing here is applied to a line unless a collector looks for
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from collectors._clock import STAMP, ZONE
@@ -74,21 +75,19 @@ def clean(line: bytes, offset: int = 0) -> Line:
 _RESIDUE: Final = re.compile(rb"\[\d{1,3}(?:;\d{1,3}){0,4}m")
 
 
-def segments(line: bytes, offset: int) -> list[tuple[int, bytes]]:
-    r"""Return the pieces that `\r` makes of a line, each with its offset; a progress bar draws over itself.
+def segments(line: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    r"""Yield the pieces that `\r` makes of a line, each with its offset; a progress bar draws over itself.
 
-    >>> segments(b"10%\r20%\r", 100)
+    >>> list(segments(b"10%\r20%\r", 100))
     [(100, b'10%'), (104, b'20%')]
     """
-    if b"\r" not in line:
-        return [(offset, line)]
-    found: list[tuple[int, bytes]] = []
-    at = 0
-    for piece in line.split(b"\r"):
-        if piece:
-            found.append((offset + at, piece))
-        at += len(piece) + 1
-    return found
+    start = 0
+    while start < len(line):
+        end = line.find(b"\r", start)
+        end = len(line) if end < 0 else end
+        if end > start:
+            yield offset + start, line[start:end]
+        start = end + 1
 
 
 def whole(text: bytes | None) -> int | None:

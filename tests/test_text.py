@@ -82,7 +82,7 @@ def test_a_stamp_with_its_zone_before_a_line_is_its_time(line: bytes, stamp: byt
 
 def test_a_progress_bar_is_one_segment_for_each_time_it_was_drawn() -> None:
     """Each segment knows its own place in the file."""
-    assert segments(b"a\rbc\r\rd", 10) == [(10, b"a"), (12, b"bc"), (16, b"d")]
+    assert list(segments(b"a\rbc\r\rd", 10)) == [(10, b"a"), (12, b"bc"), (16, b"d")]
 
 
 @given(st.binary(max_size=300))
