@@ -44,7 +44,9 @@ def test_a_thousand_ranks_make_one_event() -> None:
     assert len(found) == 1
     assert found[0].data["rank"] == 0
     assert found[0].data["back_us"] == 600_000_000
-    assert context.state["events"] == {"nccl_watchdog watchdog": 1000}
+    counted = context.state["events"]
+    assert isinstance(counted, dict)
+    assert counted["nccl_watchdog watchdog"] == 1000
 
 
 def test_the_hang_began_before_the_line_that_tells_of_it() -> None:
@@ -120,7 +122,7 @@ def test_a_consequence_claims_less_than_its_root() -> None:
 
 
 def test_each_rank_is_the_root_of_its_own_report_only() -> None:
-    """torchrun's first observed failure is marked as root, a worker told to stop is not mentioned."""
+    """A worker killed first is marked as root; one told to stop, or with a plain exit code, is not."""
     report = (
         b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
         b"Root Cause (first observed failure):\n[0]:\n"
@@ -129,10 +131,8 @@ def test_each_rank_is_the_root_of_its_own_report_only() -> None:
     )
     found = events(report % (56, -9) + report % (64, -15) + report % (72, 1))
 
-    assert [(e.data["rank"], e.data.get("root"), e.data["cause"]) for e in found] == [
-        (56, True, "out_of_memory"),
-        (72, None, "software"),
-    ]
+    assert [(e.data["rank"], e.data.get("root")) for e in found] == [(56, True), (72, None)]
+    assert found[0].data["cause"] == "out_of_memory"
 
 
 @pytest.mark.parametrize(
