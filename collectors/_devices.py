@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from collectors._lines import Hit, Rule, rule
+from collectors._lines import Hit, Make, Rule, rule
 from collectors._trouble import VICTIM, Trouble, failure, silent, trouble
 from tracker.core.records import Record
 
@@ -62,11 +62,49 @@ def _xid(hit: Hit) -> Iterable[Record]:
     return failure(hit, f"xid {number} {device}", what, xid=number, device=device)
 
 
+_WATCHDOG: Final = Trouble(cause="nccl_watchdog", confidence=0.5, fatal=True)
+_LAGGING: Final = Trouble(cause="nccl_watchdog", confidence=0.55, fatal=True)
+_DESYNC: Final = Trouble(cause="nccl_watchdog", confidence=0.6, fatal=True)
+_NAMED: Final = Trouble(cause="nccl_watchdog", confidence=0.65, fatal=True)
+_LAGGING_TOLD: Final = 8
+
+
 def _watchdog(hit: Hit) -> Iterable[Record]:
-    """All ranks print it, when the hang is as old as the time-out."""
-    back_ms = hit.count("back")
-    what = Trouble(cause="nccl_watchdog", confidence=0.5, fatal=True)
-    return failure(hit, "watchdog", what, back_us=None if back_ms is None else back_ms * 1000)
+    """All ranks print it, when the hang is as old as the time-out; who is behind the others held them up."""
+    back_ms, number = hit.count("back"), hit.count("seq")
+    said = hit.state.setdefault("events", {})
+    assert isinstance(said, dict)
+    lowest, told = said.get("lowest"), said.get("lagging")
+    told = told if isinstance(told, int) else 0
+    behind = number is not None and isinstance(lowest, int) and number < lowest and told < _LAGGING_TOLD
+    if number is not None and (behind or lowest is None):
+        said["lowest"] = number
+    if behind:
+        said["lagging"] = told + 1
+    return failure(
+        hit,
+        f"watchdog {number}" if behind else "watchdog",
+        _LAGGING if behind else _WATCHDOG,
+        back_us=None if back_ms is None else back_ms * 1000,
+        sequence=number,
+    )
+
+
+def _desync(hit: Hit) -> Iterable[Record]:
+    """The line after it names the rank."""
+    hit.open("desync", 2)
+    return failure(hit, "caused the desync", _DESYNC)
+
+
+_CULPRIT: Final = re.compile(rb"^[\s-]{1,12}\[(\d{1,7})\] ")
+
+
+def _culprit(hit: Hit) -> Iterable[Record]:
+    found = _CULPRIT.match(hit.text)
+    if found is None:
+        return ()
+    hit.close("desync")
+    return failure(hit, "desync rank", _NAMED, rank=int(found[1]))
 
 
 def _rror(gate: bytes, pattern: bytes, cause: str, confidence: float) -> Rule:
@@ -104,11 +142,11 @@ DEVICES: Final[tuple[Rule, ...]] = (
     _rror(b"CUDA error: ", rb"CUDA error: \w", "software", 0.3),
     rule(
         b"Watchdog caught",
-        rb"(?:[Rr]ank (?P<rank>\d{1,7})\] )?Watchdog caught collective operation timeout"
-        rb"(?:[^\n]{0,600}?Timeout\(ms\)=(?P<back>\d{1,12}))?",
+        rb"(?:[Rr]ank (?P<rank>\d{1,7})\] {1,2})?Watchdog caught collective operation timeout"
+        rb"(?::[^\n]{0,24}?SeqNum=(?P<seq>\d{1,18}))?(?:[^\n]{0,600}?Timeout\(ms\)=(?P<back>\d{1,12}))?",
         _watchdog,
     ),
-    trouble(b"caused the desync", rb"ranks that caused the desync are:", "nccl_watchdog", 0.6, fatal=True),
+    rule(b"caused the desync", rb"ranks that caused the desync are:", _desync),
     trouble(b"Heartbeat monitor", rb"Heartbeat monitor timed out", "nccl_watchdog", 0.4, fatal=True),
     trouble(b"watchdog got stuck", rb"watchdog got stuck", "nccl_watchdog", 0.4, fatal=True),
     trouble(b"NCCL operations have", rb"Some NCCL operations have failed or timed out", "nccl_watchdog", 0.3),
@@ -132,3 +170,6 @@ DEVICES: Final[tuple[Rule, ...]] = (
     _rror(b"DistStoreError", rb"DistStoreError: ", "nccl_watchdog", VICTIM),
     _rror(b"NCCL error in", rb"RuntimeError: NCCL error in", "nccl_watchdog", VICTIM),
 )
+
+FOLLOWERS: Final[dict[str, Make]] = {"desync": _culprit}
+"""For a `Reader`: who takes the lines of the desync report."""

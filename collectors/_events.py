@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from collectors._devices import DEVICES
+from collectors._devices import FOLLOWERS as DEVICES_FOLLOWERS
 from collectors._lines import Hit, Make, Reader, Rule, rule
 from collectors._scheduler import SCHEDULER
 from collectors._torchrun import FOLLOWERS as TORCHRUN_FOLLOWERS
@@ -98,7 +99,7 @@ _PROGRAM: Final[tuple[Rule, ...]] = (
 )
 
 EVENTS: Final[tuple[Rule, ...]] = (*SCHEDULER, *DEVICES, *TORCHRUN, *_PROGRAM)
-FOLLOWERS: Final[dict[str, Make]] = TORCHRUN_FOLLOWERS
+FOLLOWERS: Final[dict[str, Make]] = {**TORCHRUN_FOLLOWERS, **DEVICES_FOLLOWERS}
 """Who takes the lines of records that several lines make; a reader with `EVENTS` needs them."""
 
 ALONE: Final = Reader(EVENTS, followers=FOLLOWERS)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulator.parameters import START_US
+from tracker.core.corrections import Correction
 from tracker.core.facts import Stream
 from tracker.core.records import Event, Reading, Record, Reject, SchedulerRow
 from tracker.core.segments import Segmenter
@@ -25,6 +26,7 @@ class ListFacts:
     rows: list[SchedulerRow] = field(default_factory=list)
     kept: dict[int, list[Reading | Event]] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
+    said: list[Correction] = field(default_factory=list)
 
     def streams(self) -> Sequence[Stream]:
         """Return all streams that hold a record."""
@@ -49,6 +51,10 @@ class ListFacts:
         for record in self.kept[stream_id]:
             if isinstance(record, Event) and start <= record.offset and (end is None or record.offset < end):
                 yield record
+
+    def corrections(self) -> Sequence[Correction]:
+        """Return what people said, in order."""
+        return self.said
 
     def add(
         self,

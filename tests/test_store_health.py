@@ -13,6 +13,7 @@ from tests.store_help import add_stream, batch, dump, event, make_store, reading
 from tracker.store import RunLock, Store, StreamBatch
 from tracker.store.errors import StoreCorrupt, StoreError, StoreInUse, StoreMissing
 from tracker.store.health import backup, check, compact, info, restore
+from tracker.store.schema import SCHEMA_VERSION
 
 
 def filled(folder: Path, name: str = "tracker.db", readings: int = 2_000) -> Path:
@@ -47,7 +48,7 @@ def test_the_figures_are_those_of_the_file(tmp_path: Path) -> None:
 
     assert found.rows["reading"] == 2_000
     assert found.file_bytes == path.stat().st_size
-    assert (found.journal, found.owner, found.schema_version) == ("wal", None, 1)
+    assert (found.journal, found.owner, found.schema_version) == ("wal", None, SCHEMA_VERSION)
     with RunLock(path, started_at="2026-01-05T08:00:00Z"):
         owner = info(path).owner
         assert owner is not None

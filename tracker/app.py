@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 from tracker import config as configuration
 from tracker.config import Config, ConfigError
 from tracker.core.book import Book
-from tracker.core.errors import TrackerError
+from tracker.core.corrections import Correction
+from tracker.core.errors import InvalidValue, TrackerError
 from tracker.core.facts import Facts, Stream
 from tracker.core.records import Event, Reading, SchedulerRow
 from tracker.core.snapshot import Snapshot
@@ -24,7 +26,10 @@ from tracker.marks import StoredMarks
 from tracker.store import Reader, stored_version
 
 if TYPE_CHECKING:
+    from tracker.core.forecast.backtest import Replay
+    from tracker.core.forecast.value import Forecast
     from tracker.doctor import Finding
+    from tracker.forecasting import Asked
     from tracker.ingest import IngestHealth, Progress
     from tracker.trial import Trial
     from tracker.work import OpenWork
@@ -149,11 +154,90 @@ def snapshot_now(config: Config, *, as_of_us: int) -> Snapshot:
         return snapshot_of(Book(config.settings, marks=StoredMarks(reader)), reader, as_of_us=as_of_us)
 
 
+def forecast_now(config: Config, *, as_of_us: int, since_us: int | None = None) -> Asked:
+    """Return the run with its forecast, told against that of an earlier moment where one is given."""
+    from tracker import forecasting
+
+    if not stored_version(config.store):
+        return forecasting.ask(Book(config.settings), NoFacts(), as_of_us=as_of_us)
+    return forecasting.ask_store(config, as_of_us=as_of_us, since_us=since_us)
+
+
+def forecast_history(config: Config, *, until_us: int) -> list[Forecast]:
+    """Return the forecasts that the store keeps, up to a moment."""
+    from tracker import forecasting
+
+    return forecasting.history(config, until_us=until_us) if stored_version(config.store) else []
+
+
+def forecast_backtest(config: Config, *, as_of_us: int, moments: int) -> Replay:
+    """Replay a store; raises NoTruth where there is nothing to score against."""
+    from tracker.core.forecast.backtest import NoTruth, backtest
+
+    def summarise(book: Book, facts: Facts, at_us: int) -> Snapshot:
+        return snapshot(book, facts, as_of_us=at_us)
+
+    if not stored_version(config.store):
+        raise NoTruth("there is no store yet: run `tracker ingest` first")
+    with Reader(config.store) as reader, reader.snapshot():
+        return backtest(config.settings, reader, summarise, as_of_us=as_of_us, moments=moments)
+
+
 def snapshot_of(book: Book, reader: Reader, *, as_of_us: int) -> Snapshot:
     """Return the run as one committed state of an open store has it."""
     with reader.snapshot():
         rejects = sum(reader.reject_counts().values())
         return snapshot(book, reader, as_of_us=as_of_us, rejects=rejects)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a person says of an interruption; all None takes back what was said."""
+
+    cause: str | None = None
+    kind: str | None = None
+    manual: bool | None = None
+    note: str
+    by: str
+
+
+def correct_interruption(config: Config, number: int, said: Said, *, clock: Clock) -> Snapshot:
+    """Keep a person's word on the interruption that has this number now; return the run as it then is.
+
+    Raises InvalidValue for a number, cause or kind that there is not, and the errors of the store.
+    """
+    from tracker.store import Writer
+
+    if not stored_version(config.store):
+        raise NoInterruption(number, 0)
+    now_us = clock.now_us()
+    with Reader(config.store) as reader:
+        book = Book(config.settings, marks=StoredMarks(reader))
+        before = snapshot_of(book, reader, as_of_us=now_us)
+        stop = next((one for one in before.interruptions if one.number == number), None)
+        if stop is None:
+            raise NoInterruption(number, len(before.interruptions))
+        correction = Correction(
+            attempt=before.attempts[stop.attempt - 1].name,
+            at_us=stop.at_us,
+            made_us=now_us,
+            by=said.by,
+            note=said.note,
+            cause=said.cause,
+            kind=said.kind,
+            manual=said.manual,
+        )
+        with Writer(config.store, durable=True) as writer:
+            writer.add_correction(correction)
+        return snapshot_of(book, reader, as_of_us=now_us)
+
+
+class NoInterruption(InvalidValue):
+    """A number that no interruption has."""
+
+    def __init__(self, number: int, known: int) -> None:
+        expected = f"1..{known}" if known else "an interruption, and there is none yet"
+        super().__init__("ID", number, expected, "`tracker interruptions` lists them")
 
 
 class NoFacts:
@@ -174,6 +258,10 @@ class NoFacts:
     def events(self, stream_id: int, *, start: int = 0, end: int | None = None) -> Iterator[Event]:
         """Return none."""
         return iter(())
+
+    def corrections(self) -> Sequence[Correction]:
+        """Return none."""
+        return ()
 
 
 _: type[Facts] = NoFacts

@@ -276,6 +276,7 @@ class _Stoppable:
         self.streams = facts.streams
         self.scheduler_rows = facts.scheduler_rows
         self.events = facts.events
+        self.corrections = facts.corrections
 
     def readings(self, stream_id: int, *, start: int = 0, end: int | None = None) -> Iterator[Reading]:
         """Yield the readings; raise Stopped in between."""

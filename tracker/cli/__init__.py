@@ -33,6 +33,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "ingest": Entry("ingest", "Read all sources once, to their end."),
         "status": Entry("status", "Show the run now, or as it was at a moment."),
         "ledger": Entry("ledger", "Show where every GPU-hour went, by attempt."),
+        "interruptions": Entry("interruptions", "Show why attempts ended, and by which evidence."),
+        "forecast": Entry("forecast", "Forecast the finish, GPU-hours, cost and energy, each with a range."),
         "check": Entry("check", "Look for what is wrong: config, sources, store, port."),
     },
     "Calculators (no config needed)": {

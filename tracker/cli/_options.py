@@ -65,6 +65,13 @@ def _find(ctx: click.Context, param: click.Parameter, value: Path | None) -> Pat
     )
 
 
+def find_config(ctx: click.Context, value: Path | None) -> Path:
+    """Return the config that is meant, for a command that asks late; UsageError where there is none."""
+    found = _find(ctx, click.Option(["--config"]), value)
+    assert found is not None
+    return found
+
+
 def config_option(function: Function) -> Function:
     """Add --config; the command gets `config: Path`."""
     return click.option(

@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tracker.core.corrections import Correction
+from tracker.core.interruptions import Verdict
+from tracker.core.forecast.section import forecast_section
 from tracker.core.ledger import BUCKETS, AttemptLine
 from tracker.core.snapshot import Snapshot
 
@@ -40,7 +43,6 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
     unexpected = [stop for stop in snapshot.interruptions if stop.kind == "unexpected"]
     per = snapshot.per_trillion
     steps, tokens, eff, mtbf = snapshot.steps, snapshot.tokens, snapshot.mfu, snapshot.mtbf
-    nothing = {"p10": None, "p50": None, "p90": None}
     return {
         "schema": SCHEMA,
         "run": snapshot.run,
@@ -90,13 +92,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             "device_hours": mtbf.device_hours,
             "device_hours_ci90": list(mtbf.device_hours_ci90),
         },
-        "forecast": {
-            "finish_at": nothing,
-            "gpu_hours": nothing,
-            "cost": nothing,
-            "energy_mwh": nothing,
-            "days_behind_plan": None,
-        },
+        "forecast": forecast_section(snapshot.forecast),
         "step_time_s": snapshot.step_time_s,
         "reported": {
             "tflop_per_s": None
@@ -148,7 +144,11 @@ def _attempt(line: AttemptLine, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def interruptions_document(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return `tracker interruptions --json`: one row an interruption, in time order."""
+    """Return `tracker interruptions --json`: one row an interruption, in time order.
+
+    `kind` and `cause` are what holds: a person's word where there is one (`correction`), and then `judged`
+    keeps what the evidence says.
+    """
     return [
         {
             "id": stop.number,
@@ -164,6 +164,29 @@ def interruptions_document(snapshot: Snapshot) -> list[dict[str, Any]]:
             "redo_gpu_hours": stop.redo_gpu_hours,
             "cost": None,
             "manual": stop.manual,
+            "began": iso(stop.began_us),
+            "judged": _judged(stop.judged),
+            "correction": _correction(snapshot.corrections.get(stop.attempt)),
         }
         for stop in snapshot.interruptions
     ]
+
+
+def _judged(verdict: Verdict | None) -> dict[str, Any] | None:
+    """Return what the evidence alone says, where a person has said otherwise."""
+    if verdict is None:
+        return None
+    return {"kind": verdict.kind, "cause": verdict.cause, "confidence": verdict.confidence}
+
+
+def _correction(said: Correction | None) -> dict[str, Any] | None:
+    if said is None:
+        return None
+    return {
+        "cause": said.cause,
+        "kind": said.kind,
+        "manual": said.manual,
+        "note": said.note,
+        "by": said.by,
+        "at": iso(said.made_us),
+    }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tracker.core.corrections import Correction
 from tracker.core.records import Event, Reading, SchedulerRow
 from tracker.core.segments import Segment
 
@@ -52,4 +53,8 @@ class Facts(Protocol):
 
     def events(self, stream_id: int, *, start: int = 0, end: int | None = None) -> Iterator[Event]:
         """Yield the events with start <= offset < end, in file order."""
+        ...
+
+    def corrections(self) -> Sequence[Correction]:
+        """Return what people said about interruptions, in the order in which they said it."""
         ...

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tracker.core.attempts import Attempt
-from tracker.core.records import CAUSES, Event, Kind
+from tracker.core.records import CAUSES, LATEST_US, Event, Kind
 
 PLANNED: Final = frozenset({"time_limit", "operator", "host_maintenance"})
 _STATE_CAUSE: Final = {
@@ -64,7 +64,7 @@ class Verdict:
     evidence: str = ""
     confidence: float = 0.0
     began_us: int | None = None
-    """When the trouble began, where that is earlier than the line that tells of it."""
+    """When the trouble began: when its line was written, less what the line says that it is old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +89,10 @@ class Interruption:
     """What those steps had cost, at the attempt's own pace."""
     manual: bool | None
     """Whether a person had to act; None: not known."""
+    began_us: int | None = None
+    """When the trouble began, where a clock tells; a hang is as old as the watchdog's time-out."""
+    judged: Verdict | None = None
+    """What the evidence alone says, where a person has said otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +132,7 @@ def verdict(
         said = said if said in PLANNED or said == "preempted" else _exit_cause(leave)
     if said in ("time_limit", "operator", "preempted", "host_maintenance") and state not in _FAILURE_STATES:
         text = leave.text if leave is not None else f"scheduler: {state}"
-        return _by_order(said, text, best, quiet_us, stall_us)
+        return _by_order(said, text, best, quiet_us, stall_us, attempt.end_us)
     if best is not None:
         return _from_event(best)
     if said is not None:
@@ -154,7 +158,9 @@ def _exit_cause(event: Event) -> str:
     return cause if isinstance(cause, str) and cause in CAUSES else (_said(event) or "unknown")
 
 
-def _by_order(said: str, text: str, best: Event | None, quiet_us: int, stall_us: int | None) -> Verdict:
+def _by_order(
+    said: str, text: str, best: Event | None, quiet_us: int, stall_us: int | None, end_us: int | None
+) -> Verdict:
     """Judge a stop that the scheduler or an operator ordered: a hang until the time limit is none."""
     hung = said == "time_limit" and stall_us is not None and quiet_us > stall_us
     troubled = said == "operator" and best is not None and bool(best.data.get("fatal"))
@@ -167,6 +173,7 @@ def _by_order(said: str, text: str, best: Event | None, quiet_us: int, stall_us:
             cause="unknown",
             evidence=f"{text} after {quiet_us / 6e7:.0f} minutes without progress",
             confidence=0.5,
+            began_us=None if end_us is None else end_us - quiet_us,
         )
     kind = "planned" if said in PLANNED else "unexpected"
     return Verdict(kind=kind, end_kind=said, cause=said, evidence=text, confidence=0.9)
@@ -177,7 +184,7 @@ def _from_event(event: Event) -> Verdict:
     cause = cause if cause in CAUSES else "unknown"
     confidence = event.data.get("confidence")
     back = event.data.get("back_us")
-    began = event.at_us - back if event.at_us is not None and isinstance(back, int) else None
+    began = event.at_us - back if event.at_us is not None and isinstance(back, int) else event.at_us
     return Verdict(
         kind="planned" if event.kind is Kind.EXIT and cause in PLANNED else "unexpected",
         end_kind=_said(event) or ("preempted" if cause == "preempted" else "failed"),
@@ -193,21 +200,31 @@ def _best(events: Sequence[Event]) -> Event | None:
     if not failures:
         return None
 
-    def near(event: Event) -> tuple[int, int, float]:
+    def near(event: Event) -> tuple[int, int, float, int]:
         cause = _exit_cause(event)
         confidence = event.data.get("confidence")
         sure = float(confidence) if isinstance(confidence, int | float) else 0.5
         depth = _DEPTH.get(cause, 0)
-        return (depth + (3 if event.data.get("root") else 0), int(bool(event.data.get("fatal"))), sure)
+        late = event.at_us if event.at_us is not None else LATEST_US
+        return (depth + (3 if event.data.get("root") else 0), int(bool(event.data.get("fatal"))), sure, -late)
 
-    return max(failures, key=near)  # the first of equals: max keeps the earliest
+    return max(failures, key=near)  # among equals the earlier; max keeps the first where no clock tells
 
 
 def interruptions(
-    attempts: Sequence[Attempt], verdicts: Sequence[Verdict | None], costs: Sequence[Cost]
+    attempts: Sequence[Attempt],
+    verdicts: Sequence[Verdict | None],
+    costs: Sequence[Cost],
+    *,
+    judged: Sequence[Verdict | None] | None = None,
+    manual: Sequence[bool | None] | None = None,
 ) -> tuple[Interruption, ...]:
-    """Return the interruptions in time order. The three sequences go together, one entry an attempt."""
+    """Return the interruptions in time order. The sequences go together, one entry an attempt.
+
+    `judged` holds the verdicts before a person corrected them, `manual` what they said of themselves.
+    """
     found: list[Interruption] = []
+    before = verdicts if judged is None else judged
     for index, (attempt, why, cost) in enumerate(zip(attempts, verdicts, costs, strict=True)):
         if why is None or attempt.end_us is None or why.kind == "completed":
             continue
@@ -227,7 +244,9 @@ def interruptions(
                 restart_s=None if restart is None else max(0, restart - attempt.end_us) / 1e6,
                 redo_steps=redo,
                 redo_gpu_hours=None if cost.step_gpu_us is None else redo * cost.step_gpu_us / 3.6e9,
-                manual=None,
+                manual=None if manual is None else manual[index],
+                began_us=why.began_us,
+                judged=before[index] if before[index] != why else None,
             )
         )
     return tuple(found)

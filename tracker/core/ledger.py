@@ -7,7 +7,7 @@ holds beyond the attempts. All in integers: the parts sum to the allocation exac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,6 +59,12 @@ class AttemptLine:
     progress_us: int | None
     reported_flop_per_s: float | None
     reported_hardware: bool
+    saves: int = 0
+    """Checkpoints that its log tells of."""
+    power_w: float | None = None
+    """Measured power of one GPU, where the log states it."""
+    name: str = ""
+    """A name that no reading of the logs changes (`core/overlay.py`): corrections are kept under it."""
 
     @property
     def step_time_s(self) -> float | None:
@@ -105,19 +111,31 @@ def total(
     return sums, _reserve(sums, lines, settings, as_of_us)
 
 
-def _reserve(
-    sums: dict[str, int], lines: Iterable[AttemptLine], settings: Settings, as_of_us: int
-) -> list[str]:
-    """Add the reservation's time that no attempt held to `idle`; return warnings."""
-    lines = list(lines)
+def reservation_span(
+    lines: Sequence[AttemptLine], settings: Settings, as_of_us: int
+) -> tuple[int, int, int] | None:
+    """Return start, end (at most `as_of`) and GPUs of a reservation that is billed; None without one."""
+    if settings.billing != "reservation" or not lines:
+        return None
     reservation = settings.reservation
     counts = [line.gpus for line in lines if line.gpus is not None]
     gpus = reservation.gpus if reservation.gpus is not None else max(counts, default=None)
     if gpus is None:
-        return ["the reservation's GPU count is unknown: set reservation.gpus"]
+        return None
     start = reservation.start_us
     start = start if start is not None else min(line.start_us for line in lines)
     end = min(as_of_us, reservation.end_us) if reservation.end_us is not None else as_of_us
+    return start, end, gpus
+
+
+def _reserve(
+    sums: dict[str, int], lines: Sequence[AttemptLine], settings: Settings, as_of_us: int
+) -> list[str]:
+    """Add the reservation's time that no attempt held to `idle`; return warnings."""
+    span = reservation_span(lines, settings, as_of_us)
+    if span is None:
+        return ["the reservation's GPU count is unknown: set reservation.gpus"]
+    start, end, gpus = span
     held = 0
     for line in lines:
         line_end = line.end_us if line.end_us is not None else as_of_us

@@ -10,8 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tracker.core.corrections import Correction
+from tracker.core.forecast.value import Forecast
 from tracker.core.interruptions import Interruption
 from tracker.core.ledger import AttemptLine
+from tracker.core.records import Json
+from tracker.core.settings import Settings
 
 STATES: Final = ("waiting", "starting", "running", "stalled", "down", "finished")
 
@@ -107,6 +111,8 @@ class Snapshot:
     """One of STATES."""
     attempts: tuple[AttemptLine, ...] = ()
     interruptions: tuple[Interruption, ...] = ()
+    corrections: Mapping[int, Correction] = field(default_factory=dict)
+    """What a person said about the end of an attempt, by its number."""
     gpu_us: Mapping[str, int] | None = None
     """GPU-microseconds of the run: `allocated` and every bucket; None where no GPU count is known."""
     wall_us: Mapping[str, int] = field(default_factory=dict)
@@ -122,7 +128,13 @@ class Snapshot:
     """Of the last window."""
     last_reading_us: int | None = None
     plan_finish_us: int | None = None
+    forecast: Forecast | None = None
+    """None where nobody asked for one: it is made of the snapshot, not in it."""
     operating_point: Mapping[str, str] = field(default_factory=dict)
+    said: Mapping[str, Json] = field(default_factory=dict)
+    """What the latest attempt's log states of the run, by the names of `records.SETTINGS`."""
+    settings: Settings | None = None
+    """What it was computed with: plan, model, hardware, billing."""
     unmatched_jobs: tuple[str, ...] = ()
     """Scheduler rows that belong to no attempt."""
     rejects: int = 0

@@ -15,6 +15,7 @@ from tracker.core.flop import FlopPerToken, flop_per_token
 from tracker.core.interruptions import Cost, Interruption, Verdict, interruptions, verdict
 from tracker.core.ledger import BUCKETS, AttemptLine, total, weigh
 from tracker.core.metrics import goodput, gpu_hours_per_trillion_tokens, mfu
+from tracker.core.overlay import assigned, corrected, name_of
 from tracker.core.pieces import Piece
 from tracker.core.recent import Track, recent_hours_per_trillion, recent_mfu
 from tracker.core.records import Event, Kind
@@ -36,12 +37,21 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
     opened = book.open(facts, as_of_us=as_of_us)
     settings = book.settings
     flops = [_flop(settings, entry.attempt) for entry in opened.entries]
-    verdicts = [_remembered(book, facts, entry, opened) for entry in opened.entries]
+    judged = [_remembered(book, facts, entry, opened) for entry in opened.entries]
+    attempts = [entry.attempt for entry in opened.entries]
+    said, unplaced = assigned(attempts, facts.corrections(), as_of_us=as_of_us)
+    verdicts = [corrected(why, one) for why, one in zip(judged, said, strict=True)]
     lines = tuple(
         _line(number, entry, why, flop)
         for number, (entry, why, flop) in enumerate(zip(opened.entries, verdicts, flops, strict=True), 1)
     )
-    stops = interruptions([e.attempt for e in opened.entries], verdicts, [_cost(line) for line in lines])
+    stops = interruptions(
+        attempts,
+        verdicts,
+        [_cost(line) for line in lines],
+        judged=judged,
+        manual=[None if one is None else one.manual for one in said],
+    )
     sums, warnings = total(lines, settings, as_of_us)
     counted = any(line.gpu_us is not None for line in lines)
     steps = _steps(opened, lines)
@@ -54,6 +64,7 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
         state=_state(lines, opened, tokens),
         attempts=lines,
         interruptions=stops,
+        corrections={n: one for n, one in enumerate(said, 1) if one is not None},
         gpu_us=sums if counted else None,
         wall_us={name: sum(line.wall_us[name] for line in lines) for name in ("allocated", *_WALL)},
         goodput_ratio=_goodput(lines, sums, allocated, counted),
@@ -69,9 +80,11 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
         ),
         plan_finish_us=_plan_finish(settings),
         operating_point=_operating_point(opened, settings),
+        said=dict(opened.entries[-1].attempt.settings) if opened.entries else {},
+        settings=settings,
         unmatched_jobs=tuple(opened.unmatched),
         rejects=rejects,
-        warnings=tuple(dict.fromkeys([*opened.warnings, *warnings, *_above_one(efficiency)])),
+        warnings=tuple(dict.fromkeys([*opened.warnings, *warnings, *unplaced, *_above_one(efficiency)])),
         unknown=tuple(_unknown(lines, tokens, efficiency, settings)),
     )
 
@@ -154,6 +167,7 @@ def _line(number: int, entry: Entry, why: Verdict | None, flop: FlopPerToken | N
     known = flop is not None and closed.tokens_net is not None
     wall = {name: getattr(closed, f"{name}_us") for name in _WALL}
     wall["allocated"] = closed.allocated_us
+    power = attempt.settings.get("gpu_power_w")
     return AttemptLine(
         number=number,
         job_id=attempt.job_id,
@@ -181,6 +195,9 @@ def _line(number: int, entry: Entry, why: Verdict | None, flop: FlopPerToken | N
         progress_us=closed.progress_us,
         reported_flop_per_s=fold.reported_sum / fold.reported_us if fold.reported_us else None,
         reported_hardware=fold.reported_hardware,
+        saves=fold.saves,
+        name=name_of(attempt),
+        power_w=float(power) if isinstance(power, int | float) and power > 0 else None,
     )
 
 

@@ -20,7 +20,9 @@ from tracker.store.rows import STREAM_SHIFT
 from tracker.store.schema import SCHEMA_VERSION, real, require_current, require_file, version_of
 
 _FAULTS_SHOWN: Final = 20
-_TABLES: Final = ("stream", "segment", "reading", "event", "scheduler_row", "reject", "fold_mark")
+_TABLES: Final = (
+    "stream", "segment", "reading", "event", "scheduler_row", "reject", "correction", "fold_mark",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tracker.core.corrections import Correction
 from tracker.core.facts import Stream
+from tracker.core.forecast.blocks import Bucket
 from tracker.core.records import Event, Json, Reading, SchedulerRow
 from tracker.core.segments import Segment
 from tracker.store import rows
@@ -28,6 +30,14 @@ _READINGS: Final = f"""
       FROM reading
      WHERE id >= ? AND id < ?
      ORDER BY id
+"""
+_BUCKETS: Final = """
+    SELECT at_us / ?, max(at_us), max(step), max(samples), max(tokens), max(batch), max(tokens_per_step),
+           coalesce(sum(step_time_us), 0), count(step_time_us)
+      FROM reading
+     WHERE id >= ? AND id < ? AND (at_us IS NULL OR at_us <= ?)
+     GROUP BY 1
+     ORDER BY 1
 """
 _EVENTS: Final = """
     SELECT id, kind, at_us, step, duration_us, data, text
@@ -185,6 +195,40 @@ class Reader:
         with explained(self.path):
             found = self._connection.execute(_EVENTS, rows.key_range(stream_id, start, end))
         return map(rows.as_event, found)
+
+    def corrections(self) -> list[Correction]:
+        """Return what people said about interruptions, in the order in which they said it."""
+        found = self._all(
+            "SELECT attempt, at_us, made_us, made_by, note, cause, kind, manual FROM correction ORDER BY id"
+        )
+        return [
+            Correction(
+                attempt=row[0],
+                at_us=row[1],
+                made_us=row[2],
+                by=row[3],
+                note=row[4],
+                cause=row[5],
+                kind=row[6],
+                manual=None if row[7] is None else bool(row[7]),
+            )
+            for row in found
+        ]
+
+    def buckets(
+        self, stream_id: int, *, start: int, end: int | None, width_us: int, until_us: int
+    ) -> list[Bucket]:
+        """Return the readings up to a moment, summed by time, as `core.forecast.blocks.bucketed` does."""
+        low, high = rows.key_range(stream_id, start, end)
+        found = self._all(_BUCKETS, (width_us, low, high, until_us))
+        return [Bucket(*row[1:]) for row in found]
+
+    def kept_forecasts(self, *, until_us: int) -> list[str]:
+        """Return the forecasts kept up to a moment, as JSON, in order of time."""
+        found = self._all(
+            "SELECT body FROM forecast WHERE as_of_us <= ? ORDER BY as_of_us, digest", (until_us,)
+        )
+        return [row[0] for row in found]
 
     # -- what changed --------------------------------------------------------------------------------
 

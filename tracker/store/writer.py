@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
+from tracker.core.corrections import Correction
 from tracker.store.batch import Mark, StoredStream, StreamBatch
 from tracker.store.commit import PlacesOf, next_revision, store_batch, stored_streams
 from tracker.store.connection import BUSY_MS, Journal, journal_for, open_writable
 from tracker.store.errors import StoreError, StoreGone, explained
 from tracker.store.lock import WAIT_S, WriteLock
-from tracker.store.rows import LARGEST_STREAM
+from tracker.store.rows import LARGEST_STREAM, clean
 from tracker.store.schema import real, require_current, stored_version
 
 SOURCES: Final = "sources"
@@ -179,6 +180,29 @@ class Writer:
             self._pages += stored // _ROWS_A_PAGE
         self._places.update(places)
         return revision
+
+    # -- what people say -----------------------------------------------------------------------------
+
+    def add_correction(self, correction: Correction) -> None:
+        """Append what a person said. It is no cache: open the writer `durable`."""
+        with self.transaction() as connection:
+            next_revision(connection)
+            connection.execute(
+                """
+                INSERT INTO correction (attempt, at_us, made_us, made_by, note, cause, kind, manual)
+                VALUES (:attempt, :at_us, :made_us, :made_by, :note, :cause, :kind, :manual)
+                """,
+                {
+                    "attempt": correction.attempt,
+                    "at_us": correction.at_us,
+                    "made_us": correction.made_us,
+                    "made_by": clean(correction.by),
+                    "note": clean(correction.note),
+                    "cause": correction.cause,
+                    "kind": correction.kind,
+                    "manual": correction.manual,
+                },
+            )
 
     # -- caches and small things ---------------------------------------------------------------------
 
