@@ -161,7 +161,8 @@ def test_lines_quoted_in_a_chronicle_have_the_values_that_were_extracted(shared_
         f" consumed samples: {float(row['samples']):12.0f} | consumed tokens: {float(row['tokens']):12.0f} |"
         f" elapsed time per iteration (s): {row['elapsed']} | learning rate: 5.969E-05 |"
         f" global batch size: {float(row['gbs']):5.0f} | lm loss: {float(row['loss']):.6E} |"
-        f" grad norm: 0.174 | num zeros: 0.0 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+        f" grad norm: 0.174 | num zeros: 0.0 | number of skipped iterations:   0 |"
+        f" number of nan iterations:   0 |"
         f" samples per second: {row['sps']} | TFLOPs: {row['tflops']} |\n"
         for row in wanted
     )
