@@ -26,6 +26,7 @@ from tracker.core.book import Book
 from tracker.core.forecast.lines import straight_lines
 from tracker.core.forecast.model import play
 from tracker.core.forecast.prior import DEFAULT, Priors
+from tracker.core.forecast.score import Score, Scored, score
 from tracker.core.forecast.state import State, state_of
 from tracker.core.forecast.value import LEVELS
 from tracker.core.plan import Plan
@@ -84,3 +85,28 @@ class _Maker:
 
     def __call__(self, seed: int) -> list[Case]:
         return cases_of(seed, self.world)
+
+
+def scored(cases: Sequence[Case], priors: Priors = DEFAULT, plays: int = 4000) -> list[Scored]:
+    """Forecast every case and put the truth beside it."""
+    found = []
+    for case in cases:
+        levels = np_levels(play(case.state, plan_rate=None, priors=priors, plays=plays).wall_s)
+        now = case.state.as_of_us / 1e6
+        found.append(
+            Scored(
+                made_s=now,
+                levels={q: now + s for q, s in levels.items()},
+                truth_s=case.finish_us / 1e6,
+                lines={name: at / 1e6 for name, at in case.lines.items()},
+                scale_s=case.scale_s,
+            )
+        )
+    return found
+
+
+def np_levels(wall: object) -> dict[float, float]:
+    """Return the quantiles at LEVELS."""
+    import numpy as np
+
+    return {q: float(v) for q, v in zip(LEVELS, np.quantile(wall, LEVELS), strict=True)}

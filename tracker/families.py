@@ -108,6 +108,26 @@ OPERATING_POINT: Final = (
 """Labels of training_operating_point_info; what the log does not say is empty."""
 
 
+def _finish(snapshot: Snapshot) -> Samples:
+    q = snapshot.forecast.finish_us if snapshot.forecast is not None else None
+    if q is not None:
+        for p, at_us in (("0.1", q.p10), ("0.5", q.p50), ("0.9", q.p90)):
+            yield (p,), at_us / 1e6 if at_us is not None else None
+
+
+def _finish_gpu_hours(snapshot: Snapshot) -> Samples:
+    q = snapshot.forecast.gpu_hours if snapshot.forecast is not None else None
+    if q is not None:
+        yield ("0.1",), q.p10
+        yield ("0.5",), q.p50
+        yield ("0.9",), q.p90
+
+
+def _delay(snapshot: Snapshot) -> float | None:
+    days = snapshot.forecast.days_behind_plan if snapshot.forecast is not None else None
+    return days * 86_400 if days is not None else None
+
+
 def _operating_point(snapshot: Snapshot) -> Samples:
     point = snapshot.operating_point
     if point:
@@ -189,11 +209,15 @@ FAMILIES: Final = (
            "Wall time of a step, mean over the last window between two readings.",
            _of(lambda s: s.step_time_s)),
     Family("training_forecast_finish_timestamp_seconds", "gauge",
-           "When training will be done, by probability `p` that it is done by then.", lambda page: [], ("p",),
+           "When training will be done, by probability `p` that it is done by then.", _by(_finish), ("p",),
            "0.1, 0.5, 0.9"),
     Family("training_forecast_gpu_hours", "gauge",
-           "GPU-hours of the whole run at its finish, by probability `p` (the plan's unit).", lambda page: [],
-           ("p",), "0.1, 0.5, 0.9"),
+           "GPU-hours of the whole run at its finish, by probability `p` (the plan's unit).",
+           _by(_finish_gpu_hours), ("p",), "0.1, 0.5, 0.9"),
+    Family("training_forecast_delay_seconds", "gauge",
+           "Median finish of the forecast minus the plan's: above 0 is late.", _of(_delay)),
+    Family("training_forecast_timestamp_seconds", "gauge", "The moment that the forecast is of.",
+           _of(lambda s: _seconds(s.forecast.as_of_us) if s.forecast is not None else None)),
     Family("training_plan_finish_timestamp_seconds", "gauge", "When the plan is done.",
            _of(lambda s: _seconds(s.plan_finish_us))),
     Family("training_last_reading_timestamp_seconds", "gauge",

@@ -105,7 +105,11 @@ def play(
     """
     import numpy as np
 
-    rng = np.random.default_rng(seed_of(state))
+    # a stream of its own for each input, so that a choice that changes one leaves the others alone
+    seeds = np.random.SeedSequence(seed_of(state)).spawn(8)
+    pace, later_rng, idle, hazards, ordinary_rng, planned_rng, outage_rng, opening = (
+        np.random.default_rng(seed) for seed in seeds
+    )
     change = change or Change()
     p = priors
     world0 = state.world or 1
@@ -116,7 +120,7 @@ def play(
     ahead = sum(tokens * factor / gpus for tokens, factor, gpus in factors)  # tokens per GPU, in units of now
 
     # rate
-    z = _normal(rng, np, plays) * _heavy(rng, np, plays, p.tail)
+    z = _normal(pace, np, plays) * _heavy(pace, np, plays, p.tail)
     sd = belief.sd
     if world != world0:
         sd = math.hypot(sd, p.scaling_sd * abs(math.log(world / world0)))
@@ -125,12 +129,12 @@ def play(
     middle = math.exp(belief.mean) * change.mfu_factor
     begun = sum(t * f / g for (t, f, g), s in zip(factors, state.stages, strict=True) if s.current)
     later = ahead - begun
-    stage_z = np.exp(p.stage_sd * _normal(rng, np, plays)) if later > 0 else np.ones(plays)
+    stage_z = np.exp(p.stage_sd * _normal(later_rng, np, plays)) if later > 0 else np.ones(plays)
     work = begun / rate + later / rate * stage_z
 
     # overhead
     ratio, ratio_sd = overhead_belief(state, p, change)
-    overhead = ratio * np.exp(ratio_sd * _normal(rng, np, plays) - 0.5 * ratio_sd**2)
+    overhead = ratio * np.exp(ratio_sd * _normal(idle, np, plays) - 0.5 * ratio_sd**2)
     running = work * (1 + overhead)
 
     # stops
@@ -145,26 +149,27 @@ def play(
     seen, watched = _weighted(ordinary, state, p)
     shape = p.mtbf_shape + seen / p.bunching
     scale = p.mtbf_shape * p.device_mtbf_h + watched / p.bunching
-    hazard = rng.gamma(shape, 1.0, plays) / scale * np.exp(wander * _normal(rng, np, plays) - wander**2 / 2)
+    luck = np.exp(wander * _normal(hazards, np, plays) - wander**2 / 2)
+    hazard = hazards.gamma(shape, 1.0, plays) / scale * luck
     expected = hazard / change.mtbf_factor * running / _H * mean_gpus
-    count = _counts(rng, np, expected, p.bunching)
-    stop_s, stop_billed = _cost(rng, np, count, pool)
+    count = _counts(ordinary_rng, np, expected, p.bunching)
+    stop_s, stop_billed = _cost(ordinary_rng, np, count, pool)
 
     planned_pool = _pool(planned, state, p, change, p.planned_s, p.wait_sd, redo=False)
-    planned_rate = rng.gamma(p.planned_shape + len(planned), 1.0, plays) / (
+    planned_rate = planned_rng.gamma(p.planned_shape + len(planned), 1.0, plays) / (
         p.planned_shape * p.planned_days * 24 + past_h
     )
-    planned_count = _counts(rng, np, planned_rate * running / _H, 1.0)
-    planned_s, planned_billed = _cost(rng, np, planned_count, planned_pool)
+    planned_count = _counts(planned_rng, np, planned_rate * running / _H, 1.0)
+    planned_s, planned_billed = _cost(planned_rng, np, planned_count, planned_pool)
 
     outage_pool = _pool(outages, state, p, Change(), p.outage_median_s, p.outage_sd, redo=False)
-    outage_rate = rng.gamma(p.outage_shape + len(outages), 1.0, plays) / (
+    outage_rate = outage_rng.gamma(p.outage_shape + len(outages), 1.0, plays) / (
         p.outage_shape * p.outage_days * 24 + _calendar_h(state)
     )
-    outage_count = _counts(rng, np, outage_rate * running / _H, 1.0)
-    outage_s, outage_billed = _cost(rng, np, outage_count, outage_pool)
+    outage_count = _counts(outage_rng, np, outage_rate * running / _H, 1.0)
+    outage_s, outage_billed = _cost(outage_rng, np, outage_count, outage_pool)
 
-    open_s, open_billed = _open(rng, np, state, p, pool, outage_pool, plays, belief.measured)
+    open_s, open_billed = _open(opening, np, state, p, pool, outage_pool, plays, belief.measured)
     if not_before_us is not None and not state.stretches:
         open_s = open_s + max(0, not_before_us - state.as_of_us) / 1e6
     wall = running + stop_s + planned_s + outage_s + open_s

@@ -1,0 +1,122 @@
+"""Forecasts under choices: `--what-if gpus=2048`, with the change and its spread.
+
+Pure. Both forecasts are played with the same random numbers, so that their difference is the choice's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tracker.core.errors import InvalidValue, nearest
+from tracker.core.forecast.answer import forecast, plan_rate
+from tracker.core.forecast.model import Change, NoAnswer, Plays, play, rate_belief
+from tracker.core.forecast.prior import DEFAULT
+from tracker.core.forecast.state import State
+from tracker.core.forecast.value import Forecast, Quantiles
+from tracker.core.settings import Settings
+
+KEYS: Final[Mapping[str, str]] = {
+    "gpus": "GPUs that train from now on",
+    "checkpoint_interval_min": "minutes of work between two saves",
+    "restart_min": "minutes from a failure to the next step",
+    "mfu": "MFU over productive time from now on, 0..1",
+    "mtbf_factor": "times the present time between failures",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """A forecast under choices beside the one as things are."""
+
+    forecast: Forecast
+    change: Mapping[str, Quantiles]
+    """days (of the finish; negative is earlier) and gpu_hours: quantiles of the difference."""
+
+
+def parse(pairs: Mapping[str, str], *, mfu_now: float | None) -> Change:
+    """Return the choices of `--what-if k=v`; InvalidValue names what is wrong."""
+    values: dict[str, float] = {}
+    for key, text in pairs.items():
+        if key not in KEYS:
+            hint = nearest(key, KEYS) or f"one of {', '.join(KEYS)}"
+            raise InvalidValue(f"--what-if {key}", text, "a known choice", hint)
+        try:
+            value = float(text.replace("_", ""))
+        except ValueError:
+            value = float("nan")
+        if not 0 < value < 1e9:
+            raise InvalidValue(f"--what-if {key}", text, f"a number above 0: {KEYS[key]}")
+        values[key] = value
+    if "gpus" in values and values["gpus"] != int(values["gpus"]):
+        raise InvalidValue("--what-if gpus", pairs["gpus"], "a whole number of GPUs")
+    factor = 1.0
+    if "mfu" in values:
+        if values["mfu"] > 1.5:
+            raise InvalidValue("--what-if mfu", pairs["mfu"], "a ratio, such as 0.42")
+        if not mfu_now:
+            raise InvalidValue(
+                "--what-if mfu",
+                pairs["mfu"],
+                "a run whose present MFU is known",
+                "Set model.active_params and hardware.gpu",
+            )
+        factor = values["mfu"] / mfu_now
+    return Change(
+        gpus=int(values["gpus"]) if "gpus" in values else None,
+        mfu_factor=factor,
+        restart_s=values["restart_min"] * 60 if "restart_min" in values else None,
+        checkpoint_every_s=(
+            values["checkpoint_interval_min"] * 60 if "checkpoint_interval_min" in values else None
+        ),
+        mtbf_factor=values.get("mtbf_factor", 1.0),
+    )
+
+
+def mfu_expected(state: State, settings: Settings) -> float | None:
+    """Return the MFU that the forecast expects from now on; None while unknown."""
+    plan = settings.plan
+    flop = plan.flop() if plan is not None else None
+    if plan is None or flop is None or plan.peak is None:
+        return None
+    try:
+        belief = rate_belief(state, plan_rate(plan), DEFAULT)
+    except NoAnswer:
+        return None
+    import math
+
+    return math.exp(belief.mean) * flop.value / plan.peak.value
+
+
+def what_if(
+    state: State,
+    settings: Settings,
+    change: Change,
+    *,
+    spent: float | None = None,
+    plan_finish_us: int | None = None,
+) -> WhatIf | None:
+    """Return the forecast under choices; None where there is no forecast to change."""
+    plan = settings.plan
+    if plan is None:
+        return None
+    made = forecast(state, settings, spent=spent, plan_finish_us=plan_finish_us, change=change)
+    if made.basis not in ("measured", "plan"):
+        return None
+    now = play(state, plan_rate=plan_rate(plan))
+    then = play(state, plan_rate=plan_rate(plan), change=change)
+    return WhatIf(forecast=made, change=_difference(now, then))
+
+
+def _difference(now: Plays, then: Plays) -> dict[str, Quantiles]:
+    import numpy as np
+
+    found = {"days": (then.wall_s - now.wall_s) / 86_400}
+    if now.gpu_hours is not None and then.gpu_hours is not None:
+        found["gpu_hours"] = then.gpu_hours - now.gpu_hours
+    made = {}
+    for name, values in found.items():
+        low, middle, high = (float(v) for v in np.quantile(values, (0.1, 0.5, 0.9)))
+        made[name] = Quantiles(p10=low, p50=middle, p90=high)
+    return made

@@ -1,0 +1,141 @@
+"""The forecast of a store: opened, read, asked. Also the child process that the sidecar asks.
+
+Edge: reads the store. numpy is loaded only when something is asked: the sidecar's own process imports
+nothing of this module.
+
+    python -m tracker.forecasting CONFIG AS_OF_US      one JSON forecast on stdout; keeps it in the store
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tracker.config import Config
+from tracker.core.book import Book
+from tracker.core.errors import TrackerError
+from tracker.core.facts import Facts
+from tracker.core.forecast.answer import forecast, spent_money
+from tracker.core.forecast.choices import WhatIf, mfu_expected, parse, what_if
+from tracker.core.forecast.state import State, state_of
+from tracker.core.forecast.value import Forecast
+from tracker.core.settings import Settings
+from tracker.core.snapshot import Snapshot
+from tracker.core.summary import snapshot
+from tracker.marks import StoredMarks
+from tracker.store import Reader, Writer, keep_forecast
+
+DAY_US: Final = 86_400_000_000
+MEMORY_BYTES: Final = 1 << 30
+"""Address space that the child may take; it holds some 80 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A run's forecast with what it was made of."""
+
+    snapshot: Snapshot
+    """With the forecast in it."""
+    state: State
+    settings: Settings
+    spent: float | None
+
+    @property
+    def forecast(self) -> Forecast:
+        """Return the forecast."""
+        assert self.snapshot.forecast is not None
+        return self.snapshot.forecast
+
+    def under(self, choices: Mapping[str, str]) -> WhatIf | None:
+        """Return the forecast under choices; InvalidValue names a bad one."""
+        change = parse(choices, mfu_now=mfu_expected(self.state, self.settings))
+        return what_if(
+            self.state,
+            self.settings,
+            change,
+            spent=self.spent,
+            plan_finish_us=self.snapshot.plan_finish_us,
+        )
+
+
+def ask(book: Book, facts: Facts, *, as_of_us: int, since_us: int | None = None, rejects: int = 0) -> Asked:
+    """Return the run and its forecast as of a moment, told against the forecast of an earlier moment.
+
+    The earlier one is made again from the facts of then, never looked up: so the answer follows from
+    the facts, the settings and the two moments alone.
+    """
+    earlier = None
+    if since_us is not None and since_us < as_of_us:
+        earlier = _ask(Book(book.settings, marks=book.marks), facts, since_us, None, 0).forecast
+    return _ask(book, facts, as_of_us, earlier, rejects)
+
+
+def _ask(book: Book, facts: Facts, as_of_us: int, earlier: Forecast | None, rejects: int) -> Asked:
+    made = snapshot(book, facts, as_of_us=as_of_us, rejects=rejects)
+    state = state_of(book, facts, made)
+    settings = book.settings
+    hours = made.gpu_us["allocated"] / 3.6e9 if made.gpu_us is not None else None
+    spans = [
+        (line.start_us, line.end_us or as_of_us, (line.gpu_us or {}).get("allocated", 0) / 3.6e9)
+        for line in made.attempts
+    ]
+    spent = spent_money(settings.plan, spans, hours)
+    told = forecast(state, settings, spent=spent, plan_finish_us=made.plan_finish_us, earlier=earlier)
+    return Asked(snapshot=replace(made, forecast=told), state=state, settings=settings, spent=spent)
+
+
+def ask_store(config: Config, *, as_of_us: int, since_us: int | None = None) -> Asked:
+    """Ask an existing store."""
+    with Reader(config.store) as reader, reader.snapshot():
+        rejects = sum(reader.reject_counts().values())
+        book = Book(config.settings, marks=StoredMarks(reader))
+        return ask(book, reader, as_of_us=as_of_us, since_us=since_us, rejects=rejects)
+
+
+def history(config: Config, *, until_us: int) -> list[Forecast]:
+    """Return the forecasts that were kept, up to a moment, in order of time."""
+    with Reader(config.store) as reader:
+        return [Forecast.from_json(json.loads(body)) for body in reader.kept_forecasts(until_us=until_us)]
+
+
+def keep(config: Config, made: Forecast) -> None:
+    """Keep a forecast in the store, under its moment and its inputs' digest."""
+    with Writer(config.store) as writer:
+        keep_forecast(writer, made.as_of_us, made.digest, json.dumps(made.to_json()))
+
+
+def main(arguments: list[str]) -> int:
+    """Answer the sidecar."""
+    _bound()
+    from tracker import app
+
+    path, as_of_us = Path(arguments[0]), int(arguments[1])
+    try:
+        config = app.load_config(path)
+        made = ask_store(config, as_of_us=as_of_us, since_us=as_of_us - DAY_US).forecast
+        keep(config, made)
+    except TrackerError as error:
+        print(error, file=sys.stderr)
+        return 1
+    json.dump(made.to_json(), sys.stdout)
+    return 0
+
+
+def _bound() -> None:
+    """Never take more memory, or more of the processor, than a forecast should."""
+    import os
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
