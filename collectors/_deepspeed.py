@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from collectors._lines import Hit, Make, Rule, rule
-from collectors._process import begins, done, ends, launched, process, resumed, setting, settings
+from collectors._process import begins, done, ends, launched, process, resumed, setting, settings, sign
 from collectors._text import whole
 from collectors._torchrun import of_exit_code
 from collectors._trouble import failure
@@ -70,7 +70,6 @@ _COUNTS: Final = {
     b"train_batch_size": "global_batch_size",
     b"train_micro_batch_size_per_gpu": "micro_batch_size",
     b"world_size": "data_parallel",
-    b"steps_per_print": "log_interval",
 }
 _PRECISION: Final = {
     b"fp16_enabled": "fp16",
@@ -143,9 +142,16 @@ _STEP: Final = rb"\bstep=(?P<step>\d{1,18}), skipped=(?P<skipped>\d{1,18}), lr="
 
 
 def rules(framework: str, step: Make) -> tuple[Rule, ...]:
-    """Return the rules for DeepSpeed's lines; `step` makes the records of `step=40, skipped=2, lr=...`."""
+    """Return the rules for DeepSpeed's lines; `step` makes the records of `step=40, skipped=2, lr=...`.
+
+    Step 0, which old versions print when an engine is ready, is a sign of life.
+    """
+
+    def counted(hit: Hit) -> Iterable[Record]:
+        return step(hit) if hit.count("step") else sign(hit)
+
     return (
-        rule(b", skipped=", _STEP, step),
+        rule(b", skipped=", _STEP, counted),
         rule(b"WORLD INFO DICT", rb"\] WORLD INFO DICT: \{", _started(framework, "launcher")),
         rule(
             b" with backend",
