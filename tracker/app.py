@@ -104,6 +104,7 @@ def run_sidecar(config: Config) -> None:
     from tracker.clock import SystemClock
     from tracker.exporter import Exporter
     from tracker.logsetup import set_up
+    from tracker.outlook import Outlook
     from tracker.sidecar import Sidecar
 
     if not config.sources:
@@ -119,6 +120,7 @@ def run_sidecar(config: Config) -> None:
         exporter=Exporter(version=__version__),
         render=lambda run, snapshot, vitals: page(run, snapshot, vitals.problems, version=__version__),
         open_work=lambda: open_work(config, clock),
+        outlook=Outlook(config.path, clock=clock),
     ).run()
 
 

@@ -11,9 +11,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from tracker.core.forecast.value import Forecast
 from tracker.interfaces import Clock
@@ -30,7 +29,6 @@ class Outlook:
         self._clock = clock
         self._limit_s = limit_s
         self._child: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
         self._until_s = 0.0
         self.problem = ""
         """Why the last one failed; empty where it did not."""
@@ -44,12 +42,11 @@ class Outlook:
         """Ask for the forecast of a moment; nothing where one is being made."""
         if self._child is not None:
             return
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed in _forget
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tracker.forecasting", str(self._config), str(as_of_us)],
                 stdin=subprocess.DEVNULL,
-                stdout=self._said,
+                stdout=subprocess.PIPE,  # what is said fits a pipe: it is read once the child is gone
                 stderr=subprocess.STDOUT,
                 cwd=self._config.parent,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
@@ -63,8 +60,8 @@ class Outlook:
 
     def poll(self) -> Forecast | None:
         """Return the forecast once it is there; end a child that takes too long. Never waits."""
-        child, said = self._child, self._said
-        if child is None or said is None:
+        child = self._child
+        if child is None or child.stdout is None:
             return None
         status = child.poll()
         if status is None:
@@ -72,8 +69,7 @@ class Outlook:
                 self.close()
                 self.problem = f"the forecast took longer than {self._limit_s:.0f} s and was ended"
             return None
-        said.seek(0)
-        text = said.read(_LARGEST)
+        text = child.stdout.read(_LARGEST)
         self._forget()
         if status == 0:
             try:
@@ -97,6 +93,6 @@ class Outlook:
         self._forget()
 
     def _forget(self) -> None:
-        if self._said is not None:
-            self._said.close()
-        self._child = self._said = None
+        if self._child is not None and self._child.stdout is not None:
+            self._child.stdout.close()
+        self._child = None

@@ -17,6 +17,7 @@ from tracker.answers import Answers
 from tracker.config import Config
 from tracker.core.errors import TrackerError
 from tracker.core.facts import Facts
+from tracker.core.forecast.value import Forecast
 from tracker.core.records import Reading
 from tracker.core.snapshot import Snapshot
 from tracker.exporter import Exporter
@@ -32,6 +33,10 @@ SHARE: Final = 200.0
 _MOST_BETWEEN_S: Final = 30.0
 _RETRY_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _CHECKPOINT_S: Final = 300.0
+FORECAST_S: Final = 900.0
+"""Between two forecasts; the first is made once all sources were read."""
+_FORECAST_RETRY_S: Final = 30.0
+_LOOK_S: Final = 0.2
 _STOP_EVERY: Final = 0xFFF
 _log = logging.getLogger(__name__)
 
@@ -101,6 +106,30 @@ class Work(Protocol):
         ...
 
 
+class Outlook(Protocol):
+    """Where forecasts come from; `tracker/outlook.py` asks a child process."""
+
+    problem: str
+    """Why the last one failed; empty where it did not."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being made."""
+        ...
+
+    def begin(self, as_of_us: int) -> None:
+        """Ask for the forecast of a moment; never waits."""
+        ...
+
+    def poll(self) -> Forecast | None:
+        """Return one that was not there at the last call; never waits."""
+        ...
+
+    def close(self) -> None:
+        """End what is under way."""
+        ...
+
+
 class Sidecar:
     """One run, followed until the clock says stop."""
 
@@ -112,8 +141,9 @@ class Sidecar:
         exporter: Exporter,
         render: Callable[[str, Snapshot | None, Vitals], str],
         open_work: Callable[[], Work],
+        outlook: Outlook | None = None,
     ) -> None:
-        """Put the parts together. Raises ListenError."""
+        """Put the parts together; without an outlook nothing is forecast. Raises ListenError."""
         run = config.settings.run
         self._clock = clock
         self._poll_s = config.poll_s
@@ -122,6 +152,9 @@ class Sidecar:
         self._server = Server(config.serve.listen, self._answers, clock=clock)
         self._jobs = Jobs(clock, wake=clock.wake)
         self._jobs.every("checkpoint", _CHECKPOINT_S, self._tidy)
+        self._outlook = outlook
+        self._forecast: Forecast | None = None
+        self._asked_s = float("-inf")
         self._store = config.store
         self._work: Work | None = None
         self._snapshot: Snapshot | None = None
@@ -153,6 +186,8 @@ class Sidecar:
         finally:
             notify("STOPPING=1")
             self._jobs.stop()
+            if self._outlook is not None:
+                self._outlook.close()
             self._close_work()
             self._server.stop()
 
@@ -182,10 +217,26 @@ class Sidecar:
         self._jobs.run_due()
         if self._due(work, more=more):
             self._refresh(work)
+        looking = self._look_ahead()
         self._failed_in_a_row, self._problem = 0, ""
         self._publish(work.vitals(), store_up=True)
         notify("WATCHDOG=1")
-        return 0.0 if more else self._poll_s
+        return 0.0 if more else min(self._poll_s, _LOOK_S) if looking else self._poll_s
+
+    def _look_ahead(self) -> bool:
+        """Take a forecast that is there, ask for the next where it is due; tell whether one is made now."""
+        outlook = self._outlook
+        if outlook is None or not self._shown_all:
+            return False
+        made = outlook.poll()
+        if made is not None:
+            self._forecast = made
+        now_s = self._clock.monotonic_s()
+        every_s = FORECAST_S if self._forecast is not None and not outlook.problem else _FORECAST_RETRY_S
+        if not outlook.busy and now_s - self._asked_s >= every_s:
+            self._asked_s = now_s
+            outlook.begin(self._clock.now_us())
+        return outlook.busy
 
     def _due(self, work: Work, *, more: bool) -> bool:
         since_s = self._clock.monotonic_s() - self._made_s
@@ -224,12 +275,17 @@ class Sidecar:
         return wait_s
 
     def _publish(self, vitals: Vitals, *, store_up: bool) -> None:
-        ready = self._shown_all and self._snapshot is not None
+        foreseen = self._outlook is None or self._forecast is not None
+        ready = self._shown_all and self._snapshot is not None and foreseen
+        unforeseen = self._outlook.problem if self._outlook is not None else ""
         why = ""
         if not ready:
             why = self._problem or ("the sources are being read" if not self._read_all else "no snapshot yet")
+            if self._shown_all and not foreseen and not self._problem:
+                why = unforeseen or "the first forecast is being made"
+        snapshot = self._snapshot
         self._answers.publish(
-            self._snapshot,
+            snapshot and replace(snapshot, forecast=self._forecast),
             replace(
                 vitals,
                 ready=ready,
@@ -240,7 +296,7 @@ class Sidecar:
                 store_errors=self._store_errors,
                 store_bytes=_size(self._store),
                 wal_bytes=_size(Path(f"{self._store}-wal")) or 0,
-                problems=(*((self._problem,) if self._problem else ()), *vitals.problems),
+                problems=(*(problem for problem in (self._problem, unforeseen) if problem), *vitals.problems),
             ),
         )
 

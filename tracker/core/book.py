@@ -26,7 +26,7 @@ from tracker.core.pieces import Piece, sort_pieces
 from tracker.core.settings import Settings
 
 MARK_EVERY: Final = 32_768
-FOLD_VERSION: Final = 1
+FOLD_VERSION: Final = 2
 """Raised when the same records fold into other numbers: marks of the old one are ignored."""
 
 
@@ -74,6 +74,11 @@ class Book:
         self._work: dict[int, tuple[int, int]] = {}
         self.verdicts: dict[str, tuple[object, Verdict | None]] = {}
         """Why attempts ended, beside what that was judged from (a cache of core/summary.py)."""
+
+    @property
+    def marks(self) -> Marks | None:
+        """Return where its folds are remembered."""
+        return self._marks
 
     def open(self, facts: Facts, *, as_of_us: int) -> Opened:
         """Return the run as of a moment; what lies after it is ignored."""
