@@ -88,7 +88,7 @@ def test_what_every_node_prints_is_one_event(body: bytes) -> None:
 
 @pytest.mark.shared
 def test_the_ledger_of_the_real_log_closes(body: bytes) -> None:
-    """Tokens are steps x batch x the length in the config; the bar's 895 s are productive, little is other."""
+    """Tokens are steps x batch x the length in the config; the bar's 895 s are productive."""
     facts = ListFacts()
     facts.add(parse(body, huggingface.COLLECTOR))
     run = Settings(
