@@ -51,6 +51,7 @@ class Census:
                 if file.previous_path not in {None, file.path} and file.stream is not None:
                     self.renames += 1
                 file.previous_path = file.path
+                file.family = unrotated(os.path.basename(file.path))
         return gone
 
     def shown(self, path: bytes) -> str:

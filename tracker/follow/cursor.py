@@ -20,6 +20,7 @@ TAIL_BYTES: Final = 4096
 the same banner, or the same final lines, differ."""
 _LENGTH_BYTES: Final = 2
 _SIGNED_LIMIT: Final = 1 << 63
+_NUL: Final = bytes(64 * 1024)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,6 +126,19 @@ def first_line(head: bytes) -> bytes:
 def checksum(data: bytes, before: int = 0) -> int:
     """Return the CRC-32 of ``data`` after bytes whose CRC-32 is ``before``."""
     return zlib.crc32(data, before)
+
+
+def checksum_of_nul(size: int, before: int = 0) -> int:
+    """Return the CRC-32 of ``size`` NUL bytes after bytes whose CRC-32 is ``before``.
+
+    >>> checksum_of_nul(70_000, 7) == checksum(bytes(70_000), 7)
+    True
+    """
+    while size:
+        step = min(size, len(_NUL))
+        before = zlib.crc32(_NUL[:step], before)
+        size -= step
+    return before
 
 
 def signed(value: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from tracker.follow.cursor import Cursor, signed
+from tracker.follow.glob import unrotated
 from tracker.follow.source import GzipSource, PlainSource, open_file, source_of
 
 Key = tuple[int, int]
@@ -69,6 +70,8 @@ class File:
     first_mtime_us: int
 
     # Whereabouts.
+    family: bytes = b""
+    """Its name without what rotation added."""
     previous_path: bytes | None = None
     round: int = 0
     """Number of the last look that met it."""
@@ -89,6 +92,8 @@ class File:
     # Identity.
     stream: Cursor | None = None
     """The stream this file feeds."""
+    group: tuple[bytes, bytes] = (b"", b"")
+    """Where ``Streams`` keeps it: the head (the first line while that is all), and the family."""
     feeds: int = 0
     """How many streams it was found to feed, one after the other."""
     generation: int = 0
@@ -184,6 +189,7 @@ def file_at(path: bytes, status: os.stat_result, *, pattern: int, now_us: int) -
     return File(
         key=key_of(status),
         path=path,
+        family=unrotated(os.path.basename(path)),
         pattern=pattern,
         stamp=(status.st_size, status.st_mtime_ns),
         first_seen_us=now_us,

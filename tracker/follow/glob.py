@@ -162,17 +162,16 @@ def _never(name: bytes) -> object:
     return None
 
 
-def _entries(folder: bytes, scan: Scan) -> list[os.DirEntry[bytes]]:
-    """Return a folder's entries; an unreadable one is a problem, a missing one is nothing yet."""
+def _entries(folder: bytes, scan: Scan) -> Iterator[os.DirEntry[bytes]]:
+    """Yield a folder's entries; an unreadable one is a problem, a missing one is nothing yet."""
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            yield from entries
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return
     except OSError as error:
         scan.problems[folder] = f"folder: {reason(error)}"
         scan.silent.add(folder)
-        return []
 
 
 def _is_folder(entry: os.DirEntry[bytes], *, links: bool) -> bool:

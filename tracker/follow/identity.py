@@ -14,14 +14,13 @@ from typing import Final, Literal
 from tracker.follow import cursor as evidence
 from tracker.follow.cursor import HEAD_BYTES, TAIL_BYTES, Cursor, fingerprint, fingerprint_length
 from tracker.follow.files import File, Poll, Pool
-from tracker.follow.glob import unrotated
 from tracker.follow.lines import BLOCK_BYTES
 from tracker.follow.source import GZIP_MAGIC, GzipSource
 from tracker.follow.streams import Streams
 
-_LOOK_AT_MOST: Final = 16
-"""Files with the same beginning that one file is compared with, byte by byte."""
-_SORT_AT_MOST: Final = 256
+_MANY: Final = 256
+"""Files with the same beginning up to which a new one is compared with thirty-two of them; with
+eight where there are more, so that ten thousand ranks with one banner do not stop the sidecar."""
 _FIRST_BLOCK_BYTES: Final = 4096
 
 Verdict = Literal["same", "differs", "unsure"]
@@ -175,27 +174,36 @@ class Identity:
                 return "differs", None, 0
 
     def _likeliest(self, file: File, name: bytes) -> list[File]:
-        """Return the few files worth a comparison: rotation kin first, then those of like size."""
+        """Return the few files worth a comparison.
+
+        The one that rotation would have copied comes first, then its other rotations, then those
+        of like size.
+        """
         head = self._pool.get(file).read(0, HEAD_BYTES)
         heads: dict[int, bytes] = {}
-        alike = []
-        for other in self._streams.fed(name, file.head)[-_SORT_AT_MOST:]:
+        family, length = file.family, file.length
+        others = self._streams.fed(name, file.head)
+        limit = 32 if len(others) <= _MANY else 8
+        if len(others) > _MANY:
+            others = self._streams.kin(name, file.head, family) + others[-_MANY:]
+        alike = {}
+        for other in others:
             consumed = other.stream.fingerprint if other.stream is not None else b""
             known = max(consumed, other.head)  # a fingerprint begins with its length
             size = fingerprint_length(known)
             if size not in heads:
                 heads[size] = fingerprint(head[:size])
             if size > len(head) or heads[size] == known:
-                alike.append(other)
-        family = unrotated(os.path.basename(file.path))
+                alike[id(other)] = other
         return sorted(
-            alike,
-            key=lambda other: (
-                unrotated(os.path.basename(other.path)) != family,
-                abs(other.length - file.length),
-                other.path,
+            alike.values(),
+            key=lambda f: (
+                f.family != family,
+                not f.path.endswith(b"/" + family),
+                abs(f.length - length),
+                f.path,
             ),
-        )[:_LOOK_AT_MOST]
+        )[:limit]
 
     def compare(self, file: File, other: File, start: int) -> Generator[None, None, tuple[Verdict, int]]:
         """Compare two contents over their common length from ``start`` on, byte by byte.

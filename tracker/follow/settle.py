@@ -16,7 +16,7 @@ from dataclasses import replace
 from tracker.follow.census import Census
 from tracker.follow.cursor import Chunk, Cursor
 from tracker.follow.files import File, Poll, Pool, Work
-from tracker.follow.glob import reason
+from tracker.follow.glob import reason, unrotated
 from tracker.follow.health import Counters
 from tracker.follow.identity import Identity
 from tracker.follow.source import Unreadable
@@ -113,7 +113,7 @@ class Settler:
             file.problem = str(error)
             file.checked = file.settled = file.stamp
         elif isinstance(error, FileNotFoundError):  # renamed since the look: the next one tells
-            self._poll.short = True
+            self._poll.short |= self._poll.look_again(self._poll.now_s)
         else:
             file.problem = reason(error)
 
@@ -192,10 +192,14 @@ class Settler:
 
     def _guess_by_inode(self, file: File) -> None:
         """Try the stored streams that name this inode; what stands still needs no reading."""
-        stored = [c for c in self._streams.stored_for(file) if c.generation >= file.generation]
-        for one in stored:
+        likely = []
+        for one in self._streams.stored_for(file):
             seen = (one.device, one.size_seen, one.mtime_seen_us)
             unchanged = seen == (file.key[0], file.size, file.mtime_us)
+            family = unrotated(os.path.basename(os.fsencode(one.path)))
+            if one.generation < file.generation or not (unchanged or file.outside or family == file.family):
+                continue  # a number used again, or a move: ``_claim`` compares all that was read
+            likely.append(one)
             holds = True if unchanged else self._plainly_holds(file, one)
             if holds is None:
                 return
@@ -216,7 +220,7 @@ class Settler:
             self.drop(file)
         elif self._census.looks == 1 and not file.packed:
             # It contradicts the store, which may be the file system's fault: doubt it as well.
-            for one in stored:
+            for one in likely:
                 if not one.copy and one.device == file.key[0]:
                     self._attach(file, one)
                     self._run(file, self._confirm)
