@@ -36,6 +36,7 @@ from collectors import (
     olmo_core,
     slurm,
     torchtitan,
+    torchtune,
 )
 from tracker.core.errors import InvalidValue, nearest
 from tracker.interfaces import Collector, Evidence
@@ -67,6 +68,7 @@ BUILTIN: Final[tuple[Collector, ...]] = (
     olmo_core.COLLECTOR,
     slurm.COLLECTOR,
     torchtitan.COLLECTOR,
+    torchtune.COLLECTOR,
 )
 
 HEAD_BYTES: Final = 256 * 1024

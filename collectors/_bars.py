@@ -26,6 +26,8 @@ STATE: Final = (
 )
 """A state of a bar that counts iterations, without what stands before it."""
 _SLACK_S: Final = 3
+_NODES_APART: Final = 10
+"""Of a bar whose beginning is not in the log, another node may show so many steps before the first one."""
 _HISTORY: Final = 32
 _EVERY_S: Final = 10
 """A state becomes a reading once in so many seconds, unless a record comes with it."""
@@ -93,7 +95,7 @@ def _shown(bar: dict[str, Any], step: int, s: int) -> bool:
             before = known
         if known[0] >= step and after is None:
             after = known
-    if after is None:
+    if after is None or (before is None and not bar.get("whole") and step < after[0] - _NODES_APART):
         return False
     low = before[1] if before is not None else 0
     return low - _SLACK_S <= s <= after[1] + _SLACK_S
