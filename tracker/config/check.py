@@ -99,7 +99,11 @@ def check_top(document: Mapping[str, Any], problems: list[str]) -> None:
     for name in document:
         if name in tops:
             continue
-        homes = [s for s in SECTIONS.values() if any(key.name == name for key in s.keys)]
+        homes = [
+            s
+            for s in SECTIONS.values()
+            if s.name != "plan.sources" and any(key.name == name for key in s.keys)
+        ]
         if homes and not isinstance(document[name], (Mapping, list)):
             place = " or ".join(dict.fromkeys(home.header for home in homes[:3]))
             problems.append(f"{_quoted(name)}: it stands outside any table. Move it below {place}")

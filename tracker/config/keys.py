@@ -153,12 +153,27 @@ PRICE: Final = Section(
     ),
 )  # fmt: skip
 
+CONVERSION: Final = Section(
+    name="plan.conversion",
+    doc="GPU-hours of another device that the plan took over by a ratio: the plan check looks at it.",
+    keys=(
+        Key("from", kinds.GPU, "Device that they were measured on.", example='"a100-sxm"', needed=True),
+        Key("ratio", kinds.POSITIVE, "By how much they were divided.", example="2.5", needed=True),
+        Key("to", kinds.GPU, "Device of the plan.", "hardware.gpu", '"h100-sxm"'),
+    ),
+)  # fmt: skip
+
 PLAN_SOURCES: Final = Section(
     name="plan.sources",
     doc="Where each number of [plan] came from, by its key. One without a source is listed as assumed.",
     keys=tuple(
-        Key(key.name, kinds.TEXT, f"Where plan.{key.name} came from.", "assumed", '"pilot run of 12 May"')
-        for key in PLAN.keys
+        Key(name, kinds.TEXT, f"Where {where} came from.", "assumed", '"pilot run of 12 May"')
+        for name, where in (
+            *((key.name, f"plan.{key.name}") for key in PLAN.keys),
+            ("active_params", "model.active_params"),
+            ("precision", "hardware.precision"),
+            ("peak", "the peak"),
+        )
     ),
 )
 
@@ -269,8 +284,8 @@ MAIL: Final = Section(
 SECTIONS: Final[Mapping[str, Section]] = {
     section.name: section
     for section in (
-        RUN, MODEL, HARDWARE, PLAN, PLAN_SOURCES, FAILURES, STAGE, PRICE, SOURCE, INGEST, RESERVATION, STORE,
-        SERVE, REPORT, MAIL,
+        RUN, MODEL, HARDWARE, PLAN, PLAN_SOURCES, FAILURES, CONVERSION, STAGE, PRICE, SOURCE, INGEST,
+        RESERVATION, STORE, SERVE, REPORT, MAIL,
     )
 }  # fmt: skip
 """By dotted name, in the order of the reference."""

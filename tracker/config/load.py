@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from tracker.config.kinds import in_zone, plain_json, to_us
 from tracker.config.model import Config, Mail, Report, Serve, Source
 from tracker.core.errors import TrackerError, nearest, shown
 from tracker.core.hardware import Peak, lookup, peak_flop_per_s, peak_given
-from tracker.core.plan import Plan, PlanFailures, PlanStage
+from tracker.core.plan import Plan, PlanFailures, PlannedConversion, PlanStage
 from tracker.core.prices import PriceStep
 from tracker.core.settings import Hardware, Model, Reservation, Settings, SourceSettings
 from tracker.interfaces import Collector
@@ -142,6 +143,8 @@ class _Loader:
         if tflops is not None:
             try:
                 peak = peak_given(tflops, precision, name="hardware.peak_tflops")
+                if gpu is not None:
+                    peak = replace(peak, gpu=lookup(gpu).name)  # its power is still known
             except TrackerError as error:
                 self.problems.append(str(error))
         return peak
@@ -161,6 +164,7 @@ class _Loader:
             if "gpu_hour_price" in p.values
         ]
         failures = self.one(keys.FAILURES)
+        conversion = self.conversion(hardware)
         sources = self.one(keys.PLAN_SOURCES)
         if "plan" not in self.document or len(self.problems) > before:
             return None
@@ -177,12 +181,29 @@ class _Loader:
                 stages=tuple(stages),
                 prices=tuple(prices),
                 failures=PlanFailures(**failures) if failures else None,
+                conversion=conversion,
                 sources=sources,
                 **values,
             )
         except TrackerError as error:
             self.problems.append(str(error))
             return None
+
+    def conversion(self, hardware: Mapping[str, Any]) -> PlannedConversion | None:
+        """Return the hours taken over from another device, with the plan's own device where it says none."""
+        values = self.one(keys.CONVERSION)
+        if not {"from", "ratio"} <= values.keys():
+            return None
+        to_gpu = values.get("to") or hardware.get("gpu")
+        if to_gpu is None:
+            self.warnings.append("[plan.conversion] is not checked: set its `to`, or hardware.gpu")
+            return None
+        for name, gpu in (("from", values["from"]), ("to", to_gpu)):
+            try:
+                lookup(gpu)
+            except TrackerError as error:
+                self.problems.append(f"plan.conversion.{name} = {shown(gpu)}: {error}")
+        return PlannedConversion(from_gpu=values["from"], to_gpu=to_gpu, ratio=values["ratio"])
 
     def sources(self) -> tuple[tuple[Source, ...], tuple[SourceSettings, ...]]:
         tables = check.check_many(self.document, keys.SOURCE, self.problems)

@@ -35,6 +35,8 @@ class AttemptFacts:
     """Blocking saves."""
     evaluation_gpu_s: float = 0.0
     """Validation."""
+    world: int | None = None
+    """Devices that train, where some of those billed are spares; None: all of them."""
 
     def __post_init__(self) -> None:
         count("gpus", self.gpus)
@@ -58,12 +60,17 @@ class AttemptFacts:
     @property
     def counted_wall_s(self) -> float:
         """The same without pending time."""
-        return self.wall_s - self.pending_gpu_s / self.gpus
+        return self.wall_s - self.pending_wall_s
 
     @property
     def productive_wall_s(self) -> float:
         """Productive time in seconds of wall clock."""
-        return self.productive_gpu_s / self.gpus
+        return self.productive_gpu_s / (self.world or self.gpus)
+
+    @property
+    def pending_wall_s(self) -> float:
+        """Pending time in seconds of wall clock."""
+        return self.pending_gpu_s / (self.world or self.gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +124,7 @@ def goodput_definitions(run: RunFacts) -> tuple[GoodputByDefinition, ...]:
     wall = sum(a.counted_wall_s for a in attempts)
     productive_wall = sum(a.productive_wall_s for a in attempts)
     span = max(a.end_s for a in attempts) - min(a.start_s for a in attempts) if attempts else 0.0
-    pending_at_end = sum(a.pending_gpu_s / a.gpus for a in attempts)
+    pending_at_end = sum(a.pending_wall_s for a in attempts)
     held = _union_s(attempts)
     stalls = sum(a.checkpoint_gpu_s for a in attempts)
     evaluation = sum(a.evaluation_gpu_s for a in attempts)

@@ -111,6 +111,9 @@ class Fold:
     reported_hardware: bool = False
     nan_lines: int = 0
     skipped: int = 0
+    saves: int = 0
+    """Saves seen, each step once."""
+    saved_step: int | None = None
     hang_us: int = 0
     """Part of `other_us` in which nothing was printed though the process lived on."""
     series: list[list[int]] = field(default_factory=list)
@@ -140,6 +143,7 @@ class Fold:
         """Take an event that stands before the next reading."""
         kind = event.kind
         if kind is Kind.SAVE_START:
+            self._saved(event.step)
             self.stops.append(["checkpoint", self._stamp(event.at_us), None, None, event.step])
         elif kind is Kind.EVAL_START:
             self.stops.append(["evaluation", self._stamp(event.at_us), None, None, event.step])
@@ -164,7 +168,15 @@ class Fold:
                 stop[2] = end_us if bare else stop[2]
                 stop[3], stop[4] = event.duration_us, event.step if stop[4] is None else stop[4]
                 return
+        if bucket == "checkpoint":
+            self._saved(event.step)
         self.stops.append([bucket, None, end_us, event.duration_us, event.step])
+
+    def _saved(self, step: int | None) -> None:
+        """Count a save, unless another line told of it already."""
+        if step is None or step != self.saved_step:
+            self.saves += 1
+        self.saved_step = step
 
     def _stamp(self, at_us: int | None) -> int | None:
         return None if at_us is None else at_us + self.skew_us

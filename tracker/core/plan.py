@@ -31,6 +31,7 @@ from tracker.core.plan_parts import (
     Assumption,
     Estimate,
     PlanFailures,
+    PlannedConversion,
     PlanStage,
     StageEstimate,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "Plan",
     "PlanFailures",
     "PlanStage",
+    "PlannedConversion",
     "PriceStep",
     "StageEstimate",
 ]
@@ -112,6 +114,8 @@ class Plan:
     """Listed stages in order of time; empty for one main stage and a fraction."""
     failures: PlanFailures | None = None
     """[plan.failures]."""
+    conversion: PlannedConversion | None = None
+    """[plan.conversion]: a ratio by which hours of another device were taken over."""
     start: datetime | None = None
     """Planned start, with a zone."""
     deadline: datetime | None = None

@@ -14,7 +14,10 @@ from typing import Final
 from tracker.core.goodput_model import MIN_PER_DAY, checkpoint_advice, goodput
 from tracker.core.hardware import canonical_precision, dense_matches, lookup, sparse_matches, spec_sheet_ratio
 from tracker.core.plan import Plan
+from tracker.core.plan_parts import PlannedConversion
 from tracker.core.references import operating_points, published_runs
+
+__all__ = ["CODES", "HIGH_MFU", "PlanWarning", "PlannedConversion", "check_plan", "with_measured"]
 
 CODES: Final = (
     "sparse_peak",
@@ -49,18 +52,6 @@ class PlanWarning:
     """How far the plan is likely off: truth over plan in hours, where that can be said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedConversion:
-    """GPU-hours that the plan took over from another device by a ratio."""
-
-    from_gpu: str
-    """Device they were measured on."""
-    to_gpu: str
-    """Device of the plan."""
-    ratio: float
-    """By how much they were divided."""
-
-
 def check_plan(
     plan: Plan,
     *,
@@ -72,7 +63,7 @@ def check_plan(
     """Return every classic mistake seen in a plan, in the order of CODES.
 
     gpu and precision are what the run will use, where they are known beside the peak: without a
-    precision the peak's own counts (BF16 unless said otherwise).
+    precision the peak's own counts (BF16 unless said otherwise). conversion stands in for the plan's.
 
     >>> from tracker.core.hardware import peak_given
     >>> plan = Plan(active_params=13e9, tokens=4e12, peak=peak_given(1979), gpus=1024)
@@ -86,7 +77,7 @@ def check_plan(
         _goodput(plan),
         _precision(plan, gpu, precision),
         _stages(plan),
-        _conversion(plan, conversion),
+        _conversion(plan, conversion if conversion is not None else plan.conversion),
         *_dates_and_money(plan, reservation_end),
     ]
     return tuple(w for w in found if w is not None)

@@ -77,6 +77,21 @@ class PlanFailures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedConversion:
+    """GPU-hours that the plan took over from another device by a ratio."""
+
+    from_gpu: str
+    """Device they were measured on."""
+    to_gpu: str
+    """Device of the plan."""
+    ratio: float
+    """By how much they were divided."""
+
+    def __post_init__(self) -> None:
+        positive("plan.conversion.ratio", self.ratio, "a ratio above 0, such as 2.5")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
     """One assumption of the plan, and where it came from."""
 

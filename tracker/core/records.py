@@ -167,9 +167,11 @@ SETTINGS: Final = frozenset(
         "experts", "experts_per_token", "parameters", "active_parameters",
         "precision", "recompute", "log_interval", "save_interval", "eval_interval",
         "target_steps", "target_samples", "target_tokens", "reported_convention",
+        "gpu_power_w",
     }
 )  # fmt: skip
-"""Names of the operating point that collectors may state; `parameters` are of the whole model."""
+"""Names of the operating point that collectors may state; `parameters` are of the whole model,
+`gpu_power_w` is the measured power of one GPU."""
 
 CAUSES: Final = (
     "gpu", "gpu_hbm", "gpu_sram", "gpu_system_processor", "gpu_thermal", "silent_data_corruption",

@@ -1,0 +1,213 @@
+"""A run's failures as the calculators take them: how often, how bunched, from what, and what to do about it.
+
+Pure: a Snapshot in. Rates are over the attempts' own time, as in the status: reserved time that no attempt
+held is no exposure, and neither is time between attempts. Restart here is allocated time that a failure
+takes: the tail of the attempt that ended and the start-up of the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from tracker.core.failures import CauseTable, Mtbf, cause_table, mtbf
+from tracker.core.goodput_model import (
+    CheckpointAdvice,
+    GoodputLosses,
+    checkpoint_advice,
+    goodput_losses,
+)
+from tracker.core.interruptions import Interruption
+from tracker.core.poisson import Dispersion, dispersion
+from tracker.core.run_money import costs
+from tracker.core.snapshot import Snapshot
+
+US_PER_MIN: Final = 60_000_000
+FEW_GAPS: Final = 5
+"""Fewer gaps than this say nothing about how failures bunch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailures:
+    """Mean time between the failures of one run."""
+
+    rate: Mtbf
+    """With the exact Poisson interval."""
+    gpus: float
+    """GPUs billed, on average over the attempts' time."""
+    gaps: Dispersion | None
+    """Of the gaps between failures in the attempts' own time; None for fewer than three failures."""
+    widened: Mtbf | None
+    """The same rate with its interval widened by the dispersion of the gaps; None where it is not above 1,
+    or rests on fewer than FEW_GAPS of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCheckpoints:
+    """What is needed for advice on the checkpoint interval; parts that the log does not tell are None."""
+
+    failures_per_day: float
+    """Unexpected interruptions for a day of the attempts' time."""
+    restart_min: float | None
+    """Allocated minutes that a failure takes, on average; None without a failure."""
+    stall_min: float | None
+    """Blocking minutes of a save, on average; None where no save is told."""
+    interval_min: float | None
+    """Minutes of training for a save, on average."""
+    saves: int
+    """Saves told."""
+    gpu_hours_to_go: float | None
+    """Allocation still to come at the rate so far; None without a target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAdvice:
+    """The checkpoint advice for a run, from its own failures."""
+
+    given: RunCheckpoints
+    """What it rests on."""
+    advice: CheckpointAdvice
+    losses: GoodputLosses
+    """By the model, at the present interval."""
+    model_ratio: float | None
+    """Goodput by the model at the present interval; the exponential one beyond the MTBF."""
+    gpu_hours: float
+    """The allocation that the gain is put on."""
+    to_go: bool
+    """Whether that is what is still to come; else what was spent so far."""
+
+
+def run_failures(snapshot: Snapshot) -> RunFailures | None:
+    """Return a run's MTBF with its intervals; None before any GPU-time is known."""
+    hours = sum(line.wall_us["allocated"] for line in snapshot.attempts) / 3.6e9
+    device = sum(line.gpu_us["allocated"] for line in snapshot.attempts if line.gpu_us is not None) / 3.6e9
+    if hours <= 0 or device <= 0:
+        return None
+    times = _times(snapshot)
+    rate = mtbf(device_hours=device, job_hours=hours, interruptions=len(times))
+    gaps = dispersion(times)
+    widened = None
+    if gaps is not None and gaps.gaps >= FEW_GAPS and gaps.index > 1:
+        widened = mtbf(device_hours=device, job_hours=hours, interruptions=len(times), dispersion=gaps.index)
+    return RunFailures(rate=rate, gpus=device / hours, gaps=gaps, widened=widened)
+
+
+def run_causes(snapshot: Snapshot) -> CauseTable:
+    """Return the run's unexpected interruptions by root cause, beside the published table."""
+    stops = _unexpected(snapshot)
+    said = [stop.manual for stop in stops if stop.manual is not None]
+    return cause_table(Counter(stop.cause for stop in stops), manual=sum(said) if said else None)
+
+
+def run_checkpoints(snapshot: Snapshot) -> RunCheckpoints | None:
+    """Return what a run's log tells of failures, restarts and saves; None before it held anything."""
+    wall = sum(line.wall_us["allocated"] for line in snapshot.attempts)
+    if wall <= 0:
+        return None
+    stops = _unexpected(snapshot)
+    saves = sum(line.saves for line in snapshot.attempts)
+    worked = sum(line.work_us for line in snapshot.attempts)
+    stalled = sum(line.wall_us["checkpoint"] for line in snapshot.attempts)
+    restarts = [_restart_us(snapshot, stop) for stop in stops]
+    return RunCheckpoints(
+        failures_per_day=len(stops) * 24 * 60 * US_PER_MIN / wall,
+        restart_min=sum(restarts) / len(restarts) / US_PER_MIN if restarts else None,
+        stall_min=stalled / saves / US_PER_MIN if saves else None,
+        interval_min=worked / saves / US_PER_MIN if saves and worked else None,
+        saves=saves,
+        gpu_hours_to_go=_to_go(snapshot),
+    )
+
+
+def run_advice(
+    snapshot: Snapshot,
+    *,
+    restart_min: float | None = None,
+    interval_min: float | None = None,
+    stall_min: float | None = None,
+    failures_per_day: float | None = None,
+) -> RunAdvice | None:
+    """Return the checkpoint interval that would serve a run best, from its own figures.
+
+    A figure given stands in for the run's. Its failures' exact Poisson interval makes the advice a range.
+    None while the stall of a save or the restart time is neither known nor given.
+
+    Raises InvalidValue for a negative figure.
+    """
+    known = run_checkpoints(snapshot)
+    if known is None:
+        return None
+    per_day = known.failures_per_day if failures_per_day is None else failures_per_day
+    restart = known.restart_min if restart_min is None else restart_min
+    stall = known.stall_min if stall_min is None else stall_min
+    interval = known.interval_min if interval_min is None else interval_min
+    if restart is None or stall is None:
+        return None
+    rate = run_failures(snapshot)
+    spread = None
+    if rate is not None and failures_per_day is None:
+        low, high = (rate.widened or rate.rate).job_hours_interval
+        spread = (low * 60, high * 60 if high is not None else None)
+    money = costs(snapshot)
+    spent = (snapshot.gpu_us or {}).get("allocated", 0) / 3.6e9
+    hours = known.gpu_hours_to_go if known.gpu_hours_to_go is not None else spent
+    advice = checkpoint_advice(
+        failures_per_day=per_day,
+        restart_min=restart,
+        checkpoint_stall_min=stall,
+        checkpoint_interval_min=interval,
+        mtbf_range_min=spread,
+        gpu_hours=hours,
+        gpu_hour_price=money.gpu_hour_price if money is not None else None,
+    )
+    return RunAdvice(
+        given=RunCheckpoints(
+            failures_per_day=per_day,
+            restart_min=restart,
+            stall_min=stall,
+            interval_min=interval,
+            saves=known.saves,
+            gpu_hours_to_go=known.gpu_hours_to_go,
+        ),
+        advice=advice,
+        losses=goodput_losses(
+            failures_per_day=per_day,
+            restart_min=restart,
+            checkpoint_interval_min=interval,
+            checkpoint_stall_min=stall,
+        ),
+        model_ratio=advice.current_goodput_ratio,
+        gpu_hours=hours,
+        to_go=known.gpu_hours_to_go is not None,
+    )
+
+
+def _unexpected(snapshot: Snapshot) -> list[Interruption]:
+    return [stop for stop in snapshot.interruptions if stop.kind == "unexpected"]
+
+
+def _times(snapshot: Snapshot) -> list[float]:
+    """Return when the failures came, in hours of the attempts' own time."""
+    ended = {stop.attempt for stop in _unexpected(snapshot)}
+    times, clock = [], 0
+    for line in snapshot.attempts:
+        clock += line.wall_us["allocated"]
+        if line.number in ended:
+            times.append(clock / 3.6e9)
+    return times
+
+
+def _restart_us(snapshot: Snapshot, stop: Interruption) -> int:
+    """Return the tail of the attempt that ended and the start-up of the next one, where there is one."""
+    found = snapshot.attempts[stop.attempt - 1].wall_us["tail"]
+    if stop.attempt < len(snapshot.attempts):
+        found += snapshot.attempts[stop.attempt].wall_us["startup"]
+    return found
+
+
+def _to_go(snapshot: Snapshot) -> float | None:
+    tokens, rate = snapshot.tokens, snapshot.per_trillion.realised
+    if tokens.planned is None or tokens.net is None or rate is None:
+        return None
+    return max(0.0, tokens.planned - tokens.net - (tokens.inherited or 0)) * rate / 1e12

@@ -1,0 +1,258 @@
+"""What a run has cost and drawn so far: by attempt, by day, by token, by interruption; money and energy.
+
+Pure. A price that changes applies from its moment on; GPU-hours of an attempt are spread evenly over it.
+What the reservation holds beyond the attempts is a cost of its own, so that the parts sum to the total.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tracker.core.energy import carbon_t, energy_mwh
+from tracker.core.hardware import lookup
+from tracker.core.interruptions import Interruption
+from tracker.core.ledger import AttemptLine, reservation_span
+from tracker.core.prices import Prices
+from tracker.core.settings import Settings
+from tracker.core.snapshot import Snapshot
+
+EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+US_PER_H: Final = 3_600_000_000
+_DAY_US: Final = 24 * US_PER_H
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """One day, UTC."""
+
+    date: dt.date
+    gpu_us: int
+    """GPU-microseconds that were paid for in it."""
+    cost: float | None
+    """Money; None without a price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What one interruption cost: from the last sign of progress to the step where it would have been."""
+
+    gpu_hours: float
+    """Detection, restart (a billed reservation waits too) and redone steps."""
+    cost: float | None
+    """Money; None without a price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What was paid for; the attempts and the reservation's rest sum to the total, and so do the days."""
+
+    currency: str
+    total: float | None
+    """Money so far, pending time included; None without a price."""
+    attempts: tuple[float | None, ...]
+    """By attempt, in their order."""
+    reserved: float | None
+    """Of the reservation's time that no attempt held."""
+    gpu_hour_price: float | None
+    """Mean price paid."""
+    per_trillion_tokens: float | None
+    """Of 1e12 retained tokens, pending time left out."""
+    days: tuple[Day, ...]
+    losses: tuple[Loss | None, ...]
+    """By interruption, in their order; None where no GPU count is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Energy of the GPU-hours so far."""
+
+    mwh: float
+    """With the facility overhead."""
+    power_w: float
+    """Mean power of one GPU that was counted with."""
+    power_from: Literal["measured", "measured in part", "plan", "TDP"]
+    """Where that is from: the log, plan.gpu_power_w, or the hardware table (then an upper bound)."""
+    facility_overhead: float
+    carbon_t: float | None
+    """Tonnes of CO2 equivalent; None without a grid intensity."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """GPUs held over a span; a negative count takes back what another span counts already."""
+
+    start_us: int
+    end_us: int
+    gpus: int
+
+    def within(self, start_us: int, end_us: int) -> int:
+        return max(0, min(self.end_us, end_us) - max(self.start_us, start_us)) * self.gpus
+
+    def cost(self, prices: Prices) -> float:
+        hours = (self.end_us - self.start_us) * self.gpus / US_PER_H
+        return prices.cost(hours, start=moment(self.start_us), end=moment(self.end_us)) or 0.0
+
+    def part(self, start_us: int, end_us: int) -> _Held | None:
+        start, end = max(self.start_us, start_us), min(self.end_us, end_us)
+        return _Held(start, end, self.gpus) if end > start else None
+
+
+def moment(at_us: int) -> dt.datetime:
+    """Return microseconds since 1970 as an aware time."""
+    return EPOCH + dt.timedelta(microseconds=at_us)
+
+
+def costs(snapshot: Snapshot) -> Costs | None:
+    """Return what the run has cost so far; None where no GPU count is known. Money needs a price."""
+    if snapshot.gpu_us is None:
+        return None
+    prices = _prices(snapshot)
+    held = [_held(line) for line in snapshot.attempts]
+    rest = _reserved(snapshot)
+    mine = tuple(None if prices is None or h is None else h.cost(prices) for h in held)
+    more = None if prices is None else math.fsum(h.cost(prices) for h in rest)
+    total = None if more is None else math.fsum([*(c for c in mine if c is not None), more])
+    hours = snapshot.gpu_us["allocated"] / US_PER_H
+    price = total / hours if total is not None and hours else None
+    rate = snapshot.per_trillion.realised
+    return Costs(
+        currency=_currency(snapshot),
+        total=total,
+        attempts=mine,
+        reserved=more,
+        gpu_hour_price=price,
+        per_trillion_tokens=rate * price if rate is not None and price is not None else None,
+        days=_days([*(h for h in held if h is not None), *rest], prices),
+        losses=tuple(_loss(snapshot, stop, prices) for stop in snapshot.interruptions),
+    )
+
+
+def drawn(snapshot: Snapshot) -> Drawn | None:
+    """Return the energy of the GPU-hours so far; None where neither power nor GPU count is known."""
+    if snapshot.gpu_us is None or snapshot.settings is None:
+        return None
+    plan = snapshot.settings.plan
+    known = plan.power_w if plan is not None else _tdp(snapshot.settings)
+    overhead = plan.facility_overhead if plan is not None else 1.0
+    grid = plan.carbon_kg_per_mwh if plan is not None else None
+    rest_us = snapshot.gpu_us["allocated"]
+    measured_us, watts = 0, 0.0
+    for line in snapshot.attempts:
+        if line.power_w is not None and line.gpu_us is not None:
+            measured_us += line.gpu_us["allocated"]
+            watts += line.power_w * line.gpu_us["allocated"]
+    if rest_us <= 0 or (known is None and measured_us < rest_us):
+        return None
+    power = (watts + (known or 0.0) * (rest_us - measured_us)) / rest_us
+    mwh = energy_mwh(gpu_hours=rest_us / US_PER_H, power_w=power, facility_overhead=overhead)
+    return Drawn(
+        mwh=mwh,
+        power_w=power,
+        power_from="measured"
+        if measured_us == rest_us
+        else "measured in part"
+        if measured_us
+        else "plan"
+        if plan is not None and plan.gpu_power_w is not None
+        else "TDP",
+        facility_overhead=overhead,
+        carbon_t=None if grid is None else carbon_t(mwh=mwh, kg_per_mwh=grid),
+    )
+
+
+def _tdp(settings: Settings) -> float | None:
+    if settings.hardware.gpu is None:
+        return None
+    tdp = lookup(settings.hardware.gpu).tdp_w
+    return tdp.value if tdp is not None else None
+
+
+def _prices(snapshot: Snapshot) -> Prices | None:
+    plan = snapshot.settings.plan if snapshot.settings is not None else None
+    return plan.price_list if plan is not None else None
+
+
+def _currency(snapshot: Snapshot) -> str:
+    plan = snapshot.settings.plan if snapshot.settings is not None else None
+    return plan.currency if plan is not None else "USD"
+
+
+def _held(line: AttemptLine) -> _Held | None:
+    if line.gpus is None:
+        return None
+    return _Held(line.start_us, line.start_us + line.wall_us["allocated"], line.gpus)
+
+
+def _reserved(snapshot: Snapshot) -> list[_Held]:
+    """Return the reservation and, negative, the attempts inside it; nothing where it holds no more."""
+    assert snapshot.gpu_us is not None
+    own = sum(line.gpu_us["allocated"] for line in snapshot.attempts if line.gpu_us is not None)
+    if snapshot.settings is None or snapshot.gpu_us["allocated"] <= own:
+        return []
+    span = reservation_span(snapshot.attempts, snapshot.settings, snapshot.as_of_us)
+    if span is None:
+        return []
+    start, end, gpus = span
+    inside = [
+        part
+        for line in snapshot.attempts
+        if (h := _held(line)) is not None and (part := h.part(start, end)) is not None
+    ]
+    return [_Held(start, end, gpus), *(_Held(h.start_us, h.end_us, -h.gpus) for h in inside)]
+
+
+def _days(held: Sequence[_Held], prices: Prices | None) -> tuple[Day, ...]:
+    if not held:
+        return ()
+    first = min(h.start_us for h in held) // _DAY_US
+    last = max(max(h.end_us - 1, h.start_us) for h in held) // _DAY_US
+    days = []
+    for number in range(first, last + 1):
+        start, end = number * _DAY_US, (number + 1) * _DAY_US
+        parts = [part for h in held if (part := h.part(start, end)) is not None]
+        if not parts:
+            continue
+        days.append(
+            Day(
+                date=moment(start).date(),
+                gpu_us=sum(p.within(start, end) for p in parts),
+                cost=None if prices is None else math.fsum(p.cost(prices) for p in parts),
+            )
+        )
+    return tuple(days)
+
+
+def _loss(snapshot: Snapshot, stop: Interruption, prices: Prices | None) -> Loss | None:
+    """Return the tail of the attempt that ended, the start-up of the next, and the redone steps."""
+    ended = snapshot.attempts[stop.attempt - 1]
+    if ended.gpu_us is None:
+        return None
+    parts = [
+        (stop.at_us, ended.gpu_us["tail"] / US_PER_H),
+        (stop.at_us, stop.redo_gpu_hours or 0.0),
+    ]
+    if stop.attempt < len(snapshot.attempts):
+        following = snapshot.attempts[stop.attempt]
+        if following.gpu_us is not None:
+            parts.append((following.start_us, following.gpu_us["startup"] / US_PER_H))
+        parts.append((stop.at_us, _waiting(snapshot, stop.at_us, following.start_us)))
+    return Loss(
+        gpu_hours=math.fsum(hours for _, hours in parts),
+        cost=None
+        if prices is None
+        else math.fsum(hours * prices.at(moment(at_us)) for at_us, hours in parts),
+    )
+
+
+def _waiting(snapshot: Snapshot, since_us: int, until_us: int) -> float:
+    """Return the GPU-hours that a billed reservation waits for the next attempt."""
+    if snapshot.settings is None:
+        return 0.0
+    span = reservation_span(snapshot.attempts, snapshot.settings, snapshot.as_of_us)
+    if span is None:
+        return 0.0
+    return _Held(*span).within(since_us, until_us) / US_PER_H
