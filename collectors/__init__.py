@@ -35,6 +35,7 @@ from collectors import (
     olmo,
     olmo_core,
     slurm,
+    tensorboard,
     torchtitan,
     torchtune,
 )
@@ -67,6 +68,7 @@ BUILTIN: Final[tuple[Collector, ...]] = (
     olmo.COLLECTOR,
     olmo_core.COLLECTOR,
     slurm.COLLECTOR,
+    tensorboard.COLLECTOR,
     torchtitan.COLLECTOR,
     torchtune.COLLECTOR,
 )

@@ -47,6 +47,8 @@ class Evidence:
 
 Parse = Callable[[bytes, Context], Iterable[Record]]
 Detect = Callable[[bytes], Evidence | None]
+Check = Callable[[Mapping[str, Json]], Iterable[str]]
+"""(options) -> what is wrong with them, each a sentence that begins with the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +57,10 @@ class Collector:
 
     `kind` says what a block is:
     - "log": whole lines, each ending in a newline (the file's last one perhaps not), in file order;
+    - "records": whole records of an event file (length, checksum, data, checksum), in file order;
     - "document": the whole file, read again when it changes (a JSON array, a state file);
     - "scheduler": likewise, and it yields SchedulerRow.
-    Blocks cut a log anywhere between two lines, and the records must not depend on where.
+    Blocks cut a log anywhere between two lines (records), and what is yielded must not depend on where.
     Records come in file order; of one line, the Reading before its Events. What is not ours is passed over
     in silence; what looks like ours and cannot be used is a Reject; parse raises for nothing that a file
     may hold.
@@ -72,7 +75,7 @@ class Collector:
     parse: Parse
     detect: Detect
     """Given the first up to 256 KiB of a file."""
-    kind: Literal["log", "document", "scheduler"] = "log"
+    kind: Literal["log", "records", "document", "scheduler"] = "log"
     knows: tuple[str, ...] = ()
     """What the format can tell: "tokens", "time", "gpus", "step time" ..."""
     needs: tuple[str, ...] = ()
@@ -81,6 +84,13 @@ class Collector:
     """Extra keys that its `[[source]]` table may hold."""
     notes: str = ""
     """One or two sentences: the traps that a user should know."""
+    check: Check | None = None
+    """Looks at the options of its `[[source]]` before anything is read."""
+
+    @property
+    def followed(self) -> bool:
+        """Tell whether its files are read on as they grow; else they are read whole."""
+        return self.kind in ("log", "records")
 
 
 class Clock(Protocol):

@@ -84,7 +84,7 @@ def run(
         trial.skipped_bytes += chunk.too_long_bytes + chunk.nul_bytes
         if told is not None:
             told(len(chunk.data))
-        if collector.kind == "log":
+        if collector.followed:
             context.offset = chunk.offset
             _take(trial, segmenter, collector, chunk.data, context)
         else:

@@ -262,10 +262,10 @@ class _Loader:
                 + (f", {hint}" if hint else "")
             )
             return
-        if has_command and known[name].kind == "log":
+        if has_command and known[name].followed:
             self.problems.append(
                 f"{where}.command: {name} reads a log that grows; give its path. A command is for "
-                + ", ".join(sorted(c.name for c in known.values() if c.kind != "log"))
+                + ", ".join(sorted(c.name for c in known.values() if not c.followed))
             )
         options = (
             {option for c in known.values() for option in c.options}
@@ -276,6 +276,10 @@ class _Loader:
             if other not in options:
                 more = check.unknown_key(where, other, keys.SOURCE, options)
                 self.problems.append(more)
+        examine = known[name].check if name != "auto" else None
+        if examine is not None:
+            given = {key: plain_json(value) for key, value in others.items()}
+            self.problems += [f"{where}.{problem}" for problem in examine(given)]
 
     def report(self) -> Report | None:
         values, mail = self.one(keys.REPORT), self.one(keys.MAIL)

@@ -12,6 +12,7 @@ from tracker.follow import cursor as evidence
 from tracker.follow.cursor import HEAD_BYTES, TAIL_BYTES, Chunk, Cursor, fingerprint
 from tracker.follow.files import File, Poll, Pool
 from tracker.follow.lines import BLOCK_BYTES, Cut, Wait, cut
+from tracker.follow.records import SNIFF_BYTES, cut_records, holds_records
 from tracker.follow.settle import Settler
 
 
@@ -40,15 +41,7 @@ class Reader:
         while one.offset < file.length:
             if self._poll.spent():
                 return
-            found = cut(
-                self._pool.get(file),
-                offset=one.offset,
-                end=file.length,
-                scanned=min(file.scanned, file.length),
-                final=self._poll.final,
-                budget=max(self._poll.left_bytes, BLOCK_BYTES),
-                believe_hole=lambda start, stop: self._believe_hole(file, start, stop),
-            )
+            found = self._cut(file, one)
             if isinstance(found, Wait):
                 self._poll.spend(max(0, found.scanned - max(file.scanned, one.offset)))
                 file.scanned = found.scanned
@@ -82,6 +75,21 @@ class Reader:
         if file.packed:
             self._pool.close(file)
 
+    def _cut(self, file: File, one: Cursor) -> Cut | Wait:
+        """Return the next whole lines; the next whole records of a file that is no text."""
+        source = self._pool.get(file)
+        if not file.packed and holds_records(source.read(0, SNIFF_BYTES)):
+            return cut_records(source, offset=one.offset, end=file.length)
+        return cut(
+            source,
+            offset=one.offset,
+            end=file.length,
+            scanned=min(file.scanned, file.length),
+            final=self._poll.final,
+            budget=max(self._poll.left_bytes, BLOCK_BYTES),
+            believe_hole=lambda start, stop: self._believe_hole(file, start, stop),
+        )
+
     def _believe_hole(self, file: File, start: int, stop: int) -> bool:
         """Skip NUL bytes only when they are still there at a second look.
 
@@ -94,16 +102,16 @@ class Reader:
 
     def _after(self, file: File, one: Cursor, found: Cut) -> Cursor:
         """Return the cursor after some lines."""
-        if found.raw and not found.nul_bytes:
-            total = evidence.checksum(found.data, one.checksum)
-        else:
-            total, at = one.checksum, one.offset
-            while at < found.end:
-                block = self._pool.get(file).read(at, min(BLOCK_BYTES, found.end - at))
-                if not block:
-                    raise FileNotFoundError("truncated while it was read")
-                total = evidence.checksum(block, total)
-                at += len(block)
+        total = evidence.checksum_of_nul(found.nul_bytes, one.checksum)
+        at = one.offset + found.nul_bytes
+        if found.raw:
+            total, at = evidence.checksum(found.data, total), found.end
+        while at < found.end:
+            block = self._pool.get(file).read(at, min(BLOCK_BYTES, found.end - at))
+            if not block:
+                raise FileNotFoundError("truncated while it was read")
+            total = evidence.checksum(block, total)
+            at += len(block)
         if found.raw and len(found.data) >= TAIL_BYTES:
             tail = evidence.digest(found.data[-TAIL_BYTES:])
         else:

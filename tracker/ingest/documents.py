@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from tracker.commands import Command
 from tracker.core.records import Json
@@ -219,7 +219,7 @@ class Documents:
             state.stream_id = self._pending.new_id()
             new = NewStream(
                 source=plan.index,
-                kind=collector.kind,
+                kind=_kind(collector),
                 identity=identity,
                 file_name=name,
                 written_us=written_us,
@@ -231,7 +231,8 @@ class Documents:
             state.stream_id, position=position, offset=len(data), context={}, segmenter=segmenter, new=new
         )
         self._pending.restart(batch, segmenter)
-        batch.kind, batch.collector, batch.parser_version = collector.kind, collector.name, collector.version
+        batch.kind = _kind(collector)
+        batch.collector, batch.parser_version = collector.name, collector.version
         batch.evidence = {"inputs": inputs}
         batch.identity, batch.file_name, batch.source = identity, name, plan.index
         before = batch.rows
@@ -244,6 +245,10 @@ class Documents:
     def _shown(self, path: bytes) -> str:
         below = os.fsencode(self._root) + b"/"
         return path.removeprefix(below).decode("utf-8", "backslashreplace")
+
+
+def _kind(collector: Collector) -> Literal["document", "scheduler"]:
+    return "scheduler" if collector.kind == "scheduler" else "document"
 
 
 def _whole(path: bytes) -> bytes:

@@ -236,7 +236,7 @@ class Logs:
             head = chunk.data[:HEAD_BYTES]
             verdict = self._detect(head)
             live.collector, live.why, live.seen = verdict.collector, verdict.text, len(head)
-            if live.collector is not None and live.collector.kind != "log":
+            if live.collector is not None and not live.collector.followed:
                 self._documents.add(chunk.cursor.path)
                 self._adopt(plan, live.collector, chunk.cursor.path)
                 live.collector = None
@@ -292,7 +292,7 @@ class Logs:
         live.begin()
         batch.context, batch.offset = live.context.state, 0
         self._pending.restart(batch, live.segmenter)
-        if live.collector is not None and live.collector.kind != "log":
+        if live.collector is not None and not live.collector.followed:
             path = str(batch.position.get("path", ""))
             self._documents.add(path)
             self._adopt(live.plan, live.collector, path)

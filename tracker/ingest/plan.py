@@ -48,7 +48,7 @@ class Plan:
     @property
     def followed(self) -> bool:
         """Tell whether its files are read on as they grow (else they are read whole)."""
-        return self.source.pattern is not None and (self.collector is None or self.collector.kind == "log")
+        return self.source.pattern is not None and (self.collector is None or self.collector.followed)
 
     def context(self, file_name: str) -> Context:
         """Return what a parser may know at the start of a file."""
