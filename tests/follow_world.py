@@ -66,7 +66,7 @@ class World:
             start = before.offset if before is not None and not before.copy else 0
             assert chunk.offset - chunk.nul_bytes == start
         row = dataclasses.astuple(cursor)
-        assert all(isinstance(value, int | str | bytes) for value in row)
+        assert all(isinstance(value, int | str | bytes | None) for value in row)
         assert all(-(1 << 63) <= value < 1 << 63 for value in row if isinstance(value, int))
         cursor.path.encode()
         self.cursors[cursor.stream_id] = row

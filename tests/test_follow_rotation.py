@@ -388,6 +388,27 @@ class TestCopies:
         assert len(world.streams()) == before == 400
         assert world.follower.health().copies == 1
 
+    def test_a_copy_whose_original_goes_unread_is_read(self, tmp_path: Path, log: Path) -> None:
+        """Killed between knowing it for a copy and reading; another run with that banner is gone."""
+        world = World(tmp_path)
+        append(log, A)
+        world.settle()
+        world.follower.close()
+        log.unlink()
+        append(log, B[:5000])
+        (tmp_path / "train.log.1.gz").write_bytes(packed(B[:5000]))
+        world.restart()
+        world.tick()
+        first = next(chunk for chunk in world.iterate(final=True))
+        assert first.cursor.copy
+        assert first.data == b""
+        world.follower.close()
+        log.unlink()
+        world.restart()
+        world.settle(final=True)
+
+        assert world.streams() == [A, B[:5000]]
+
     def test_equal_tails_do_not_make_a_copy(self, tmp_path: Path) -> None:
         """Same banner, same length, same last 100 KB: only the middle tells them apart."""
         spam = b"waiting for the other ranks\n" * 4000

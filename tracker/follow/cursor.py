@@ -62,6 +62,8 @@ class Cursor:
     """True for a file all of whose bytes up to ``offset`` another one had too: no rows."""
     covered: int = 0
     """Of a copy: the bytes that were read, as the other file's stream."""
+    original: int | None = None
+    """Of a copy: that stream's number; None while it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

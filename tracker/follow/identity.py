@@ -252,22 +252,20 @@ class Identity:
         ) == right.read(tail, file.agreed - tail)
 
     def copied_from(self, file: File, name: bytes) -> Cursor | None:
-        """Return the stream whose rows already cover a file that was stored as a copy.
+        """Return the stream whose rows already cover a file that was stored as its copy.
 
         Its original is gone and was read further than this file goes. A copy that was still being
         made when it was last seen was finished before that reading; what is younger is no copy,
         but a run that began with the same banner.
         """
         alias = file.alias
-        if alias is None:
+        if alias is None or alias.original is None:
             return None
-        head = self._pool.get(file).read(0, HEAD_BYTES)
         for one in self._streams.orphans(name):
-            size = fingerprint_length(one.fingerprint)
             if (
-                one.offset > file.length
+                one.stream_id == alias.original
+                and one.offset > file.length
                 and (file.length == alias.offset or file.mtime_us <= one.mtime_seen_us)
-                and (size > len(head) or fingerprint(head[:size]) == one.fingerprint)
             ):
                 return one
         return None

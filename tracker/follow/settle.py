@@ -415,7 +415,7 @@ class Settler:
             alias = replace(self._new_stream(file, original.first_line), copy=True)
         try:
             alias = self._identity.position(file, self.seen(file, alias), file.length)
-            alias.covered = self._covered(file)
+            alias.covered, alias.original = self._covered(file), original.stream_id
         except (OSError, Unreadable) as error:
             self.trouble(file, error)
             return
