@@ -236,7 +236,7 @@ COLLECTOR: Final = Collector(
         "source.started_at where no scheduler tells when it ran",
     ),
     notes=(
-        "Give the console, not log_<time>.txt: DiskLogger lines have no time at all. tokens_per_second_per_gpu "
+        "Give the console, not log_<time>.txt: DiskLogger lines have no time. tokens_per_second_per_gpu "
         "counts labels of the last step on one GPU and is not used."
     ),
 )
