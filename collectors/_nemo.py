@@ -172,9 +172,13 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(b"Experiment configuration", rb"\*{4,} Experiment configuration \*{4,}", _configured),
     rule(
-        b"onsumed",
-        rb"(?:Sampler with total_samples: \d{1,18} and consumed_samples: |train dataloader with "
-        rb".{1,100} and consumed samples: )(\d{1,18})\b",
+        b"total_samples: ",
+        rb"Sampler with total_samples: \d{1,18} and consumed_samples: (\d{1,18})\b",
+        _sampler,
+    ),
+    rule(
+        b"nd consumed samples: ",
+        rb"train dataloader with .{1,100} and consumed samples: (\d{1,18})\b",
         _sampler,
     ),
     rule(

@@ -32,11 +32,13 @@ from collectors._process import (
     settings,
     sign,
 )
+from collectors._swift import AT, Match, Memory, Swift, Taken
 from collectors._text import real
-from tracker.core.records import Kind, Reading, Record
+from tracker.core.records import LARGEST, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
 
 _NAME: Final = "NeMo Automodel"
+_GATE: Final = b" | epoch "
 _SECOND_US: Final = 1_000_000
 _MASKED: Final = 1.02
 _RATE: Final = re.compile(rb"\btps ([\d.,]{1,20})\(([\d.,]{1,20})/gpu\)")
@@ -51,53 +53,79 @@ def _step(hit: Hit) -> Iterator[Record]:
     if rate is None or labels is None or step is None:
         yield hit.reject("torn step line")
         return
-    tps, at_us, tokens = real(rate[1]) or 0.0, hit.stamp_us(), int(labels[1])
-    one = process(hit)
+    one, loss = process(hit), _LOSS.search(text)
+    if "base" not in one:  # what makes the printed step a count of steps done
+        one["base"] = 0 if step == 1 and not one.get("resumed") else 1
+    reading, memory = _reading(
+        step,
+        b"0" if loss is None else loss[1],
+        real(rate[1]) or 0.0,
+        int(labels[1]),
+        hit.stamp_us(),
+        hit.offset,
+        one,
+    )
+    one.update(memory)
+    yield from settings(hit, {"data_parallel": _ranks(real(rate[1]), real(rate[2]))})
+    yield from progress(hit, reading)
+    target = setting(hit, "target_steps")
+    if target is not None and reading.step >= target:
+        yield from completed(hit)
+
+
+def _ranks(all_: float | None, one: float | None) -> int | None:
+    return round(all_ / one) if all_ and one else None
+
+
+def _reading(
+    step: int, loss: bytes, tps: float, tokens: int, at_us: int | None, offset: int, one: Memory
+) -> tuple[Reading, Memory]:
+    """Return the reading of a step, and what to remember."""
     before_us, gap_us = one.get("at"), None
     if at_us is not None and isinstance(before_us, int):
         gap_us = at_us - before_us
-    one["at"] = at_us
     flags, step_time_us = resolution(at_us), None
-    if tps > 0 and not _masked(hit, tps, gap_us, tokens):
+    memory = _masked(one, tps, gap_us, tokens) if tps > 0 else {}
+    if tps > 0 and not memory.get("masked", one.get("masked")):
         step_time_us, flags = round(tokens / tps * 1e6), flags | INCLUDES
     elif tps > 0 and gap_us is not None and gap_us > 0:
         tokens, step_time_us = round(tps * gap_us / 1e6), gap_us
         flags |= SAMPLE | ROUNDED
-    loss = _LOSS.search(text)
-    flags |= NAN if loss is not None and real(loss[1]) is None else 0
-    done = step + _first(hit, step)
-    reading = Reading(
-        hit.offset, at_us, done, step_time_us or None, flags=flags, tokens_per_step=tokens or None
-    )
-    if share := real(rate[2]):
-        yield from settings(hit, {"data_parallel": round(tps / share)})
-    yield from progress(hit, reading)
-    target = setting(hit, "target_steps")
-    if target is not None and done >= target:
-        yield from completed(hit)
+    flags |= NAN if real(loss) is None else 0
+    memory["at"] = at_us
+    done, per_step = step + int(one["base"]), tokens or None
+    return Reading(offset, at_us, done, step_time_us or None, flags=flags, tokens_per_step=per_step), memory
 
 
-def _masked(hit: Hit, tps: float, gap_us: int | None, labels: int) -> bool:
-    """Return whether more tokens are processed than have labels: rates x time exceed them for sure.
+def _masked(one: Memory, tps: float, gap_us: int | None, labels: int) -> Memory:
+    """Find out whether more tokens are processed than have labels: rates x time exceed them for sure.
 
     Stamps have whole seconds, so a second's worth of tokens may be too many, however many steps are summed.
     """
-    one = process(hit)
     if one.get("masked") or gap_us is None:
-        return bool(one.get("masked"))
+        return {}
     seen, counted, most = one.get("tokens", (0.0, 0, 0.0))
     seen, counted, most = seen + tps * gap_us / 1e6, counted + labels, max(most, tps)
-    one["tokens"] = [seen, counted, most]
-    one["masked"] = counted > 0 and seen - most > _MASKED * counted
-    return bool(one["masked"])
+    return {"tokens": [seen, counted, most], "masked": counted > 0 and seen - most > _MASKED * counted}
 
 
-def _first(hit: Hit, step: int) -> int:
-    """Return what makes the printed step a count of steps done: 1 where the first is step 0."""
-    one = process(hit)
-    if "base" not in one:
-        one["base"] = 0 if step == 1 and not one.get("resumed") else 1
-    return int(one["base"])
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    step, loss, rate, share, labels = found.groups()
+    known, tps = one.get("settings", {}), real(rate)
+    if not tps or "base" not in one or known.get("data_parallel") != _ranks(tps, real(share)):
+        return None
+    reading, memory = _reading(int(step), loss, tps, int(labels), at_us, offset, one)
+    return None if reading.step >= known.get("target_steps", LARGEST) else (reading, memory)
+
+
+_SWIFT: Final = Swift(
+    _GATE,
+    AT + rb" \| INFO \| [\w.]{1,80} \| ",
+    rb"step (\d{1,15}) \| epoch \d{1,9} \| loss (\S{1,24}) \| "
+    rb"(?:[a-z_]{1,30} [\d.e+-]{1,24}(?: GiB)? \| ){0,8}"
+    rb"tps ([\d.]{1,20})\(([\d.]{1,20})/gpu\) \| num_label_tokens (\d{1,15})\n",
+    _taken,
+)
 
 
 def _version(hit: Hit) -> Iterator[Record]:
@@ -152,9 +180,7 @@ _FOLDER: Final = rb"\S{1,400}epoch_\d{1,9}_step_(\d{1,15})\b"
 _READER: Final = Reader(
     (
         rule(b"[val] ", rb"\[val\] (?:[^|]{1,120} \| )?step (\d{1,15}) \| ", _validated),
-        rule(
-            b"step ", rb"\| (?:\S{1,80} \| )?step (?P<step>\d{1,15}) \| epoch \d{1,9} \| (?P<rest>.*)$", _step
-        ),
+        rule(_GATE, rb"\| (?:\S{1,80} \| )?step (?P<step>\d{1,15}) \| epoch \d{1,9} \| (?P<rest>.*)$", _step),
         rule(b"Experiment_details:", rb"Experiment_details:", lambda hit: launched(hit, "details", _NAME)),
         rule(b"- nemo_automodel: ", rb"- nemo_automodel: (\S{1,40})", _version),
         rule(b"World size: ", _INFO + rb"(?P<key>World size): (?P<value>\d{1,9})$", _config),
@@ -172,6 +198,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 

@@ -37,6 +37,7 @@ from collectors._process import (
     setting,
     settings,
 )
+from collectors._swift import AT, Match, Memory, Swift, Taken
 from collectors._text import scaled
 from tracker.core.records import Json, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
@@ -44,7 +45,9 @@ from tracker.interfaces import Collector, Evidence
 _NAME: Final = "Levanter"
 _CONVENTION: Final = "model FLOP, attention in full, recompute not counted, active experts"
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
+_GATE: Final = b'"json_logger"'
 _T: Final = "throughput/"
+_TOKENS: Final = "throughput/total_tokens"
 
 
 def _record(hit: Hit) -> Iterator[Record]:
@@ -70,34 +73,56 @@ def _record(hit: Hit) -> Iterator[Record]:
     elif what == "summary":
         yield from settings(hit, _summary(found))
     elif what == "log":
-        yield from _metrics(hit, count(body.get("step")), found)
+        taken = _metrics(count(body.get("step")), found, hit.stamp_us(), hit.offset, process(hit))
+        process(hit).update(taken[1])
+        if taken[0] is not None:
+            yield from progress(hit, taken[0])
     elif what == "finish" and done(hit) is not None and done(hit) == setting(hit, "target_steps"):
         yield from completed(hit)
 
 
-def _metrics(hit: Hit, step: int | None, found: dict[str, Any]) -> Iterator[Record]:
+def _metrics(
+    step: int | None, found: dict[str, Any], at_us: int | None, offset: int, one: Memory
+) -> tuple[Reading | None, Memory]:
     """Several records tell of one step: the one with the throughput is the reading, the loss comes before."""
-    one = process(hit)
-    one["json"] = True
+    memory: Memory = {"json": True}
     if "train/loss" in found:
-        one["nan"] = number(found["train/loss"]) is None
-    if step is None or _T + "total_tokens" not in found:
-        return
-    at_us, seconds = hit.stamp_us(), number(found.get(_T + "duration"))
-    flop, devices = number(found.get(_T + "gflops_per_second")), setting(hit, "gpus")
-    flags = resolution(at_us) | (NAN if one.get("nan") else 0)
+        memory["nan"] = number(found["train/loss"]) is None
+    if step is None or _TOKENS not in found:
+        return None, memory
+    seconds = number(found.get(_T + "duration"))
+    flop, devices = number(found.get(_T + "gflops_per_second")), one.get("settings", {}).get("gpus")
+    flags = resolution(at_us) | (NAN if memory.get("nan", one.get("nan")) else 0)
     if seconds:
         flags |= EXCLUDES if at_us is None else SAMPLE
     reading = Reading(
-        hit.offset,
+        offset,
         at_us,
         step + 1,
         round(seconds * 1e6) if seconds and seconds < 1e9 else None,
-        tokens=count(found[_T + "total_tokens"]),
+        tokens=count(found[_TOKENS]),
         flags=flags,
         reported_flop_per_s=flop * 1e9 / devices if flop and devices else None,
     )
-    yield from progress(hit, reading)
+    return reading, memory
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    try:
+        metrics = _DECODER.decode(found[2])
+    except msgspec.MsgspecError:
+        return None
+    return _metrics(int(found[1]), metrics, at_us, offset, one)
+
+
+_SWIFT: Final = Swift(
+    _GATE,
+    AT + rb" - \d{1,9} - [\w.]{1,60} - [\w.]{1,60}:\d{1,6} - INFO :: ",
+    rb'\{"tracker": "json_logger", "event": "log", "step": (\d{1,18}), '
+    rb'"metrics": (\{[^{}\n\r]{0,8000}\})\}\n',
+    _taken,
+)
+"""The metrics of a step."""
 
 
 def _summary(found: dict[str, Any]) -> dict[str, Json]:
@@ -174,7 +199,7 @@ def _saved(hit: Hit) -> Iterator[Record]:
 
 _READER: Final = Reader(
     (
-        rule(b'"json_logger"', rb'(\{"tracker": ?"json_logger".*)$', _record),
+        rule(_GATE, rb'(\{"tracker": ?"json_logger".*)$', _record),
         rule(
             b"Progress on:train ",
             rb"Progress on:train (?P<n>[\d.]{1,12}[kMG]?)it/\S{1,20} "
@@ -194,6 +219,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 _MARKS: Final = (

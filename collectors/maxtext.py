@@ -8,8 +8,8 @@ from 0; a line is printed when the next step has been dispatched, so the last st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
@@ -23,6 +23,7 @@ from collectors._process import (
     ends,
     exits,
     launched,
+    process,
     progress,
     resolution,
     resumed,
@@ -30,15 +31,18 @@ from collectors._process import (
     settings,
     with_year,
 )
+from collectors._swift import Match, Memory, Swift, Taken
 from collectors._text import real, seconds_us
 from collectors._trouble import trouble
-from tracker.core.records import Kind, Reading, Record
+from tracker.core.records import LARGEST, Kind, Reading, Record
 from tracker.interfaces import Collector, Context, Evidence
 
 _NAME: Final = "MaxText"
+_GATE: Final = b" step: "
 _FIELD: Final = re.compile(
     rb"(?:^|, )(seconds|TFLOP/s/device|Tokens/s/device|total_weights|loss): ([^,\s]{1,24})"
 )
+_NAMES: Final = (b"seconds", b"TFLOP/s/device", b"Tokens/s/device", b"loss")
 _CONVENTION: Final = "model FLOP, attention causal (halved), recompute not counted, active experts"
 
 
@@ -53,21 +57,43 @@ def _step(hit: Hit) -> Iterator[Record]:
     if step is None or b"loss" not in found or (seconds is None and not hit.group("hidden")):
         yield hit.reject("torn step line")
         return
-    at_us, batch, length = hit.stamp_us(), setting(hit, "global_batch_size"), setting(hit, "sequence_length")
+    values = [found.get(name) for name in _NAMES]
+    weights = found.get(b"total_weights", b"0") if hit.group("rampup") else None
+    reading = _reading(step, values, weights, hit.stamp_us(), hit.offset, process(hit))
+    if reading.reported_flop_per_s is not None:
+        yield from settings(hit, {"reported_convention": _CONVENTION})
+    yield from progress(hit, reading)
+    if step + 1 == setting(hit, "target_steps"):
+        yield from completed(hit)
+
+
+def _reading(
+    step: int,
+    values: Sequence[bytes | None],
+    weights: bytes | None,
+    at_us: int | None,
+    offset: int,
+    one: Memory,
+) -> Reading:
+    """Return the reading of a step; while the batch grows only `weights` are told."""
+    printed, flop, rate, loss = values
+    known: dict[str, Any] = one.get("settings", {})
+    seconds, batch = seconds_us(printed), known.get("global_batch_size")
     flags = resolution(at_us)
     if seconds:
         flags |= INCLUDES if at_us is None else SAMPLE
-    flags |= NAN if real(found[b"loss"]) is None else 0
-    tokens = batch * length if batch and length else None
-    if hit.group("rampup"):  # the batch grows, and only the tokens in the loss are told
-        batch, tokens = None, round(real(found.get(b"total_weights")) or 0) or None
+    flags |= NAN if real(loss) is None else 0
+    tokens = batch * known["sequence_length"] if batch and "sequence_length" in known else None
+    if weights is not None:
+        batch, tokens = None, round(real(weights) or 0) or None
         flags |= ROUNDED
-    elif tokens is None:
-        tokens = _derived(hit, real(found.get(b"Tokens/s/device")), real(found.get(b"seconds")))
+    elif tokens is None:  # the rate of a device, where the log says how many there are
+        tps, devices = real(rate), known.get("gpus")
+        tokens = round(tps * seconds * devices / 1e6) or None if tps and seconds and devices else None
         flags |= ROUNDED if tokens else 0
-    tflop = real(found.get(b"TFLOP/s/device"))
-    reading = Reading(
-        hit.offset,
+    tflop = real(flop)
+    return Reading(
+        offset,
         at_us,
         step + 1,
         seconds or None,
@@ -76,16 +102,25 @@ def _step(hit: Hit) -> Iterator[Record]:
         reported_flop_per_s=None if tflop is None else tflop * 1e12,
         tokens_per_step=tokens,
     )
-    yield from settings(hit, {"reported_convention": _CONVENTION} if tflop is not None else {})
-    yield from progress(hit, reading)
-    if step + 1 == setting(hit, "target_steps"):
-        yield from completed(hit)
 
 
-def _derived(hit: Hit, rate: float | None, seconds: float | None) -> int | None:
-    """Return tokens of a step from the rate of a device, where the log says how many there are."""
-    devices = setting(hit, "gpus")
-    return round(rate * seconds * devices) or None if rate and seconds and devices else None
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    known, (done, *values) = one.get("settings", {}), found.groups()
+    step = int(done)
+    if known.get("reported_convention") is None or step + 1 >= known.get("target_steps", LARGEST):
+        return None
+    return _reading(step, values, None, at_us, offset, one), {}
+
+
+_SWIFT: Final = Swift(
+    _GATE,
+    rb"",
+    rb"completed step: (\d{1,18}), seconds: ([\d.]{1,12}), TFLOP/s/device: ([\d.]{1,12}), "
+    rb"Tokens/s/device: ([\d.]{1,16}), (?:total_weights: [\d.]{1,16}, )?loss: ([\d.na]{1,24})"
+    rb"(?:, [a-z][\w ]{1,30}: [\d.e+-]{1,24}){0,12}\n",
+    _taken,
+)
+"""The step line as it is printed; where its carrier adds a stamp the rules take it."""
 
 
 _COUNTS: Final = {
@@ -165,7 +200,7 @@ def _stopped(hit: Hit) -> Iterator[Record]:
 _READER: Final = Reader(
     (
         rule(
-            b" step: ",
+            _GATE,
             rb"(?P<rampup>\[Rampup Batch Size Phase\], )?completed "
             rb"(?:(?P<hidden>profiler activation/deactivation) )?step: (?P<step>\d{1,18}), (?P<rest>.*)$",
             _step,
@@ -203,6 +238,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 

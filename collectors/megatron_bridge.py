@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
+from operator import itemgetter
 from typing import Any, Final
 
 from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
-from collectors._iterations import GATE, ITERATION, WRAPPED, Iterations, Swept
+from collectors._iterations import GATE, ITERATION, WRAPPED, Iterations
 from collectors._lines import Hit, Reader, rule
 from collectors._megatron import family, resume
 from collectors._megatron_start import ARGUMENTS, argument, banner
@@ -34,12 +35,37 @@ _RATE: Final = "rate"
 class _Iterations(Iterations):
     """Iteration lines that take the throughput from the line before, where they have none."""
 
+    gate = b""  # two kinds of lines are swept: no literal is in all of them
+
+    def sweep(self, block: bytes) -> list[tuple[int, Any]]:
+        """Return the iteration lines, and the lines of the rate: with a number in place of fields."""
+        swept: list[tuple[int, Any]] = list(super().sweep(block))
+        if swept:
+            swept += [(found.start() + 1, float(found[1])) for found in _ALONE.finditer(block)]
+            swept.sort(key=itemgetter(0))
+        return swept
+
     def run(
-        self, swept: Sequence[tuple[int, Swept]], place: Callable[[int], int], context: Context
+        self, swept: Sequence[tuple[int, Any]], place: Callable[[int], int], context: Context
     ) -> Iterator[Reading | int]:
         """Do as usual, with the rate put in."""
-        for item in super().run(swept, place, context):
-            yield _rated(context.state, item) if isinstance(item, Reading) else item
+        for number, one in enumerate(swept):
+            if isinstance(one[1], float):
+                _keep(context.state, one[1])
+                continue
+            for item in super().run((one,), place, context):
+                yield _rated(context.state, item) if isinstance(item, Reading) else number
+
+
+_ALONE: Final = re.compile(
+    rb"\n *Step Time : [\d.]{1,12}s GPU utilization: (\d{1,9}(?:\.\d{1,9})?)MODEL_TFLOP/s/GPU(?=\n)"
+)
+
+
+def _keep(state: dict[str, Any], rate: float | None) -> None:
+    state.pop(_RATE, None)
+    if rate:
+        state[_RATE] = rate * 1e12
 
 
 def _rated(state: dict[str, Any], reading: Reading) -> Reading:
@@ -64,10 +90,7 @@ def _wrapped(hit: Hit) -> Iterator[Record]:
 
 def _step_time(hit: Hit) -> Iterable[Record]:
     """The time has two decimals, the iteration line has the same with more: only the rate is taken."""
-    rate = real(hit.group(1))
-    hit.state.pop(_RATE, None)
-    if rate:
-        hit.state[_RATE] = rate * 1e12
+    _keep(hit.state, real(hit.group(1)))
     return ()
 
 

@@ -8,7 +8,7 @@ MM/DD/YYYY, and MM/DD without a year since 2025; several pipeline stages may pri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Final
 
@@ -30,17 +30,29 @@ from collectors._process import (
     settings,
     with_year,
 )
+from collectors._swift import Match, Memory, Swift, Taken
 from collectors._text import scaled
-from tracker.core.records import Json, Kind, Reading, Record
+from tracker.core.records import LARGEST, Json, Kind, Reading, Record
 from tracker.interfaces import Collector, Context, Evidence
 
 _NAME: Final = "nanotron"
+_GATE: Final = b"iteration: "
 _LAYOUT: Final = "layout"
 _LAYOUT_LINES: Final = 20
 _STAMP: Final = re.compile(rb"\b(\d\d)/(\d\d)(?:/(\d{4}))? (\d\d:\d\d:\d\d) \[[A-Z]")
 _HUMAN: Final = re.compile(rb"([\d.]{1,12}(?:e[-+]\d{1,3})?)([KMGBTPE]?)")
 _POWER: Final = {b"": 1.0, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12, b"P": 1e15, b"E": 1e18}
 _CONVENTION: Final = "model FLOP, attention in full, recompute not counted (hardware_tflops counts it)"
+
+
+_OLDER: Final = (
+    b"consumed_tokens",
+    b"elapsed_time_per_iteration_ms",
+    b"global_batch_size",
+    b"lm_loss",
+    b"model_tflops_per_gpu",
+)
+_NEWER: Final = (b"consumed_tokens", b"time_per_iteration_ms", *_OLDER[2:])
 
 
 def _human(text: bytes | None) -> float | None:
@@ -63,9 +75,7 @@ def _at_us(hit: Hit) -> int | None:
     found = _STAMP.search(hit.text, 0, 80)
     if found is None:
         return None
-    if found[3] is None:
-        return short_us(int(found[1]), int(found[2]), found[4], hit.context)
-    return stamp_us(b"%s-%s-%s %s" % (found[3], found[1], found[2], found[4]), hit.context)
+    return _stamped(found, hit.context)
 
 
 def _iteration(hit: Hit) -> Iterator[Record]:
@@ -76,21 +86,36 @@ def _iteration(hit: Hit) -> Iterator[Record]:
     }
     step, at_us = hit.count("step"), _at_us(hit)
     newer = b"time_per_iteration_ms" in fields
-    elapsed_ms = _human(fields.get(b"time_per_iteration_ms" if newer else b"elapsed_time_per_iteration_ms"))
-    if step is None or not elapsed_ms or b"lm_loss" not in fields or b"consumed_tokens" not in fields:
+    values = [fields.get(name) for name in (_NEWER if newer else _OLDER)]
+    reading = None if step is None else _reading(step, values, newer, at_us, hit.offset, process(hit))
+    if reading is None:
         yield hit.reject("torn iteration line")
         return
-    tokens, rounded = scaled(fields.get(b"consumed_tokens")) or (None, False)
-    size, about = scaled(fields.get(b"global_batch_size")) or (None, False)
-    per_step = setting(hit, "tokens_per_step")
+    if reading.reported_flop_per_s is not None:
+        yield from settings(hit, {"reported_convention": _CONVENTION}, at_us=at_us)
+    yield from progress(hit, reading)
+    if step == setting(hit, "target_steps"):
+        yield from completed(hit, at_us=at_us)
+
+
+def _reading(
+    step: int, values: Sequence[bytes | None], newer: bool, at_us: int | None, offset: int, one: Memory
+) -> Reading | None:
+    consumed, time_ms, batch, loss, flop = values
+    elapsed_ms = _human(time_ms)
+    if not elapsed_ms or loss is None or consumed is None:
+        return None
+    tokens, rounded = scaled(consumed) or (None, False)
+    size, about = scaled(batch) or (None, False)
+    per_step = one.get("settings", {}).get("tokens_per_step")
     if per_step is None and newer:
         per_step, rounded = size, rounded or about
-    tflop = _human(fields.get(b"model_tflops_per_gpu"))
+    tflop = _human(flop)
     flags = SAMPLE | (ROUNDED if rounded else 0)
     flags |= WHOLE_SECOND if at_us is not None and at_us % 1_000_000 == 0 else 0
-    flags |= NAN if _human(fields[b"lm_loss"].lstrip(b"-")) is None else 0
-    reading = Reading(
-        hit.offset,
+    flags |= NAN if _human(loss.lstrip(b"-")) is None else 0
+    return Reading(
+        offset,
         at_us,
         step,
         round(elapsed_ms * 1000),
@@ -100,11 +125,37 @@ def _iteration(hit: Hit) -> Iterator[Record]:
         reported_flop_per_s=None if tflop is None else tflop * 1e12,
         tokens_per_step=per_step,
     )
-    if tflop is not None:
-        yield from settings(hit, {"reported_convention": _CONVENTION}, at_us=at_us)
-    yield from progress(hit, reading)
-    if step == setting(hit, "target_steps"):
-        yield from completed(hit, at_us=at_us)
+
+
+def _stamped(head: Match, context: Context) -> int | None:
+    month, day, year, time = head.groups()
+    if year is None:
+        return short_us(int(month), int(day), time, context)
+    return stamp_us(b"%s-%s-%s %s" % (year, month, day, time), context)
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    known, (done, consumed, older, *values) = one.get("settings", {}), found.groups()
+    step = int(done)
+    if "reported_convention" not in known or step >= known.get("target_steps", LARGEST):
+        return None
+    reading = _reading(step, (consumed, *values), older is None, at_us, offset, one)
+    return None if reading is None else (reading, {})
+
+
+_VALUE: Final = rb"[\w.+-]{1,16}"
+_OTHERS: Final = rb"(?:\w{1,40}: " + _VALUE + rb" \| ){0,8}?"
+_SWIFT: Final = Swift(
+    _GATE,
+    rb"(\d\d)/(\d\d)(?:/(\d{4}))? (\d\d:\d\d:\d\d) \[[A-Z]{4,8}\|[\w=|.-]{1,100}\]: ",
+    rb"iteration: (\d{1,18}) / \d{1,18} \| consumed_tokens: (_) \| (elapsed_)?time_per_iteration_ms: (_) \| "
+    rb"@global_batch_size: (_) \| lm_loss: (_) \| @model_tflops_per_gpu: (_)(?: \| \w{1,40}: _){0,12}\n"
+    .replace(b"@", _OTHERS)
+    .replace(b"(_)", b"(" + _VALUE + b")")
+    .replace(b": _)", b": " + _VALUE + b")"),
+    _taken,
+    stamp=_stamped,
+)
 
 
 def _starts(hit: Hit) -> Iterator[Record]:
@@ -182,7 +233,7 @@ def _sign(hit: Hit) -> Iterator[Record]:
 _READER: Final = Reader(
     (
         rule(
-            b"iteration: ",
+            _GATE,
             rb"\biteration: (?P<step>\d{1,18}) / \d{1,18} \|(?P<rest>.*)$",
             _iteration,
         ),
@@ -201,6 +252,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers={_LAYOUT: _size, **FOLLOWERS},
+    hot=_SWIFT,
 )
 
 

@@ -34,6 +34,7 @@ from collectors._process import (
     setting,
     settings,
 )
+from collectors._swift import Match, Memory, Swift, Taken
 from collectors._text import real
 from tracker.core.records import Json, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
@@ -67,28 +68,58 @@ def _line(hit: Hit) -> Iterator[Record]:
         batch = float(known)
     elif first:
         batch = seconds = None
-    whole_batch = int(batch) if batch is not None and batch == int(batch) and batch > 0 else None
+    whole_batch = _whole(batch)
     if whole_batch is not None:
-        hit.state["batch"] = whole_batch
-    yield from _reading(hit, int(step) + 1, found, seconds, EXCLUDES, whole_batch, hit.stamp_us())
+        hit.state["batch"] = one["batch"] = whole_batch
+    yield from _made(
+        hit, _reading(int(step) + 1, found, seconds, EXCLUDES, whole_batch, hit.stamp_us(), hit.offset)
+    )
+
+
+def _whole(batch: float | None) -> int | None:
+    return int(batch) if batch is not None and batch == int(batch) and batch > 0 else None
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    """Take a line that is not the first of a process."""
+    fields, known = _fields(found[2], b" | ", b":"), one.get("settings", {})
+    step, batch = real(fields.get(b"global_step", found[1])), _whole(real(fields.get(b"global_batch_size")))
+    if step is None or b"reduced_train_loss" not in fields:
+        return None
+    if batch is not None and not (known.get("global_batch_size") == one.get("batch") == batch):
+        return None
+    seconds = real(fields.get(b"train_step_timing in s"))
+    reading = _reading(int(step) + 1, fields, seconds, EXCLUDES, batch, at_us, offset)
+    if reading.reported_flop_per_s is not None and "reported_convention" not in known:
+        return None
+    return reading, {}
+
+
+_SWIFT: Final = Swift(
+    b"Training epoch ",
+    rb"",
+    rb"Training epoch \d{1,9}, iteration (\d{1,15})/\d{1,15}"
+    rb"((?: \| [A-Za-z][\w /-]{1,60}: [\d.einfa+-]{1,24}){1,20})\n",
+    _taken,
+)
 
 
 def _reading(
-    hit: Hit,
     step: int,
     found: dict[bytes, bytes],
     seconds: float | None,
     covers: int,
     batch: int | None,
     at_us: int | None,
-) -> Iterator[Record]:
+    offset: int,
+) -> Reading:
     tflop, loss = real(found.get(b"TFLOPS_per_GPU")), found.get(b"reduced_train_loss", b"0")
     flags = resolution(at_us) | (NAN if real(loss) is None else 0)
     flags |= covers if seconds else 0
     if tflop is not None and tflop <= 0:  # -1: its model is not supported
         tflop = None
-    reading = Reading(
-        hit.offset,
+    return Reading(
+        offset,
         at_us,
         step,
         round(seconds * 1e6) or None if seconds and seconds < 1e9 else None,
@@ -96,10 +127,13 @@ def _reading(
         flags=flags,
         reported_flop_per_s=None if tflop is None else tflop * 1e12,
     )
-    known: dict[str, Json] = {"reported_convention": _CONVENTION} if tflop is not None else {}
-    if batch is not None:
-        known["global_batch_size"] = batch
-    yield from settings(hit, known, at_us=at_us)
+
+
+def _made(hit: Hit, reading: Reading) -> Iterator[Record]:
+    told = reading.reported_flop_per_s is not None
+    known: dict[str, Json] = {"reported_convention": _CONVENTION if told else None}
+    known["global_batch_size"] = reading.batch
+    yield from settings(hit, known, at_us=reading.at_us)
     yield from progress(hit, reading)
 
 
@@ -145,9 +179,8 @@ def _bar(hit: Hit) -> Iterator[Record]:
     else:
         covers = SAMPLE
         seconds = timing or (rate if not rate or hit.group("unit") == b"s/it" else 1 / rate) or 0.0
-    batch = real(found.get(b"global_batch_size"))
-    whole_batch = int(batch) if batch is not None and batch == int(batch) and batch > 0 else None
-    yield from _reading(hit, step, found, seconds, covers, whole_batch, at_us)
+    batch = _whole(real(found.get(b"global_batch_size")))
+    yield from _made(hit, _reading(step, found, seconds, covers, batch, at_us, hit.offset))
 
 
 def _step_of_bar(hit: Hit, printed: bytes) -> int | None:
@@ -200,6 +233,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers={**FOLLOWERS, **EVENT_FOLLOWERS},
+    hot=_SWIFT,
 )
 
 _MARKS: Final = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
@@ -32,6 +32,7 @@ from collectors._process import (
     settings,
     sign,
 )
+from collectors._swift import AT, Match, Memory, Swift, Taken
 from collectors._text import real, seconds_us, whole
 from tracker.core.records import Json, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
@@ -58,14 +59,27 @@ def _step(hit: Hit) -> Iterator[Record]:
     if hit.group("validate"):
         yield from _validated(hit, step, at_us)
         return
-    tokens, gpus, tps = setting(hit, "tokens_per_step"), setting(hit, "gpus"), real(rate[1])
-    step_time_us = round(tokens * 1e6 / (gpus * tps)) if tokens and gpus and tps else None
     tflops = _TFLOPS.search(text)
-    flop = real(tflops[1]) if tflops else None
+    reading = _reading(step, loss[1], rate[1], tflops and tflops[1], at_us, hit.offset, process(hit))
+    yield from progress(hit, reading)
+
+
+def _reading(
+    step: int,
+    loss: bytes,
+    rate: bytes,
+    tflops: bytes | None,
+    at_us: int | None,
+    offset: int,
+    one: dict[str, Any],
+) -> Reading:
+    known = one.get("settings", {})
+    tokens, gpus, tps, flop = known.get("tokens_per_step"), known.get("gpus"), real(rate), real(tflops)
+    step_time_us = round(tokens * 1e6 / (gpus * tps)) if tokens and gpus and tps else None
     flags = SAMPLE if step_time_us else 0
-    flags |= NAN if real(loss[1]) is None else 0
-    reading = Reading(
-        hit.offset,
+    flags |= NAN if real(loss) is None else 0
+    return Reading(
+        offset,
         at_us,
         step,
         step_time_us,
@@ -73,7 +87,22 @@ def _step(hit: Hit) -> Iterator[Record]:
         reported_flop_per_s=None if flop is None else flop * 1e12,
         tokens_per_step=tokens,
     )
-    yield from progress(hit, reading)
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken:
+    step, loss, rate, tflops = found.groups()
+    return _reading(int(step), loss, rate, tflops, at_us, offset, one), {}
+
+
+_SWIFT: Final = Swift(
+    b"step: ",
+    rb"(?:\[titan\] )?" + AT + rb" - [\w.]{1,60} - INFO - ",
+    rb"step: {1,8}(\d{1,18})  +loss: {0,8}(\S{1,24})  (?:grad_norm: {1,8}\S{1,24}  )?"
+    rb"memory: {1,8}[\d.]{1,9}GiB\([\d.]{1,6}%\)  (?:tps|wps): ([\d,]{1,20})"
+    rb"(?:  tflops: ([\d,]{1,12}(?:\.\d{1,6})?))?(?:  mfu: [\d.]{1,8}%)?\n",
+    _taken,
+)
+"""The step line without colours, of any version."""
 
 
 def _validated(hit: Hit, step: int, at_us: int | None) -> Iterator[Record]:
@@ -243,6 +272,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 
