@@ -5,12 +5,14 @@ Pure. All rounding is by `reports/numbers.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from reports.numbers import UNKNOWN, count, hours, moment, per_cent, seconds
 from reports.tables import Table
 from tracker.core.corrections import Correction
 from tracker.core.interruptions import Interruption
+from tracker.core.run_money import costs
 from tracker.core.snapshot import Snapshot
 
 _EVIDENCE: Final = 90
@@ -20,6 +22,10 @@ _MANUAL: Final = {True: "yes", False: "no", None: UNKNOWN}
 def interruptions_table(snapshot: Snapshot) -> Table:
     """Return one row an interruption, oldest first."""
     stops = snapshot.interruptions
+    money = costs(snapshot)
+    priced = money is not None and money.total is not None
+    losses = money.losses if priced and money is not None else ()
+    costs_shown = [[count(loss.cost if loss else None)] for loss in losses] or [[] for _ in stops]
     unexpected = sum(1 for stop in stops if stop.kind == "unexpected")
     notes = [note for stop in stops if (note := _note(stop, snapshot.corrections.get(stop.attempt)))]
     if not stops:
@@ -29,14 +35,15 @@ def interruptions_table(snapshot: Snapshot) -> Table:
         f"1 interruption, {'unexpected' if unexpected else 'planned'}",
         headings=(
             ">id", "at", ">attempt", "kind", "cause", ">sure", ">detect", ">restart", ">redo steps",
-            ">redo GPU-h", "by hand", "evidence",
+            ">redo GPU-h", *([f">{money.currency}"] if priced and money is not None else []), "by hand",
+            "evidence",
         ),
-        rows=[_row(stop) for stop in stops],
+        rows=[_row(stop, paid) for stop, paid in zip(stops, costs_shown, strict=True)],
         notes=notes,
     )  # fmt: skip
 
 
-def _row(stop: Interruption) -> tuple[str, ...]:
+def _row(stop: Interruption, paid: Sequence[str]) -> tuple[str, ...]:
     evidence = stop.evidence if len(stop.evidence) <= _EVIDENCE else stop.evidence[: _EVIDENCE - 3] + "..."
     return (
         str(stop.number),
@@ -49,6 +56,7 @@ def _row(stop: Interruption) -> tuple[str, ...]:
         seconds(stop.restart_s),
         count(stop.redo_steps),
         hours(stop.redo_gpu_hours),
+        *paid,
         _MANUAL[stop.manual],
         evidence,
     )

@@ -11,6 +11,7 @@ from typing import Final
 from reports.numbers import UNKNOWN, count, hours, moment, per_cent
 from reports.tables import Table
 from tracker.core.ledger import BUCKETS, AttemptLine
+from tracker.core.run_money import by_day, costs
 from tracker.core.snapshot import Snapshot
 
 MEANING: Final = {
@@ -37,6 +38,9 @@ def attempts_table(snapshot: Snapshot) -> Table:
     shown = [
         name for name in BUCKETS if name == "productive" or (gpu_us is not None and gpu_us.get(name, 0) > 0)
     ]
+    money = costs(snapshot)
+    priced = money is not None and money.total is not None
+    paid = money.attempts if priced and money is not None else ()
     years = {moment(line.start_us)[:4] for line in lines}
     when = "UTC" if len(years) != 1 else f"UTC, {years.pop()}"
     headings = [
@@ -48,14 +52,29 @@ def attempts_table(snapshot: Snapshot) -> Table:
         ">all",
         *(f">{_SHORT[n]}" for n in shown),
         ">MFU",
+        *([f">{money.currency}"] if priced and money is not None else []),
         "end",
     ]
     foot = ["", "all", "", "", "", _hours(gpu_us, "allocated"), *(_hours(gpu_us, name) for name in shown)]
     return Table(
         title=f"GPU-hours by attempt (start in {when})",
         headings=headings,
-        rows=[_row(line, shown, snapshot.mfu.peak_flop_per_s, with_year="," not in when) for line in lines],
-        foot=[*foot, per_cent(snapshot.mfu.productive_ratio), ""],
+        rows=[
+            _row(
+                line,
+                shown,
+                snapshot.mfu.peak_flop_per_s,
+                with_year="," not in when,
+                paid=[count(paid[line.number - 1])] if priced else [],
+            )
+            for line in lines
+        ],
+        foot=[
+            *foot,
+            per_cent(snapshot.mfu.productive_ratio),
+            *([count(money.total)] if priced and money is not None else []),
+            "",
+        ],
         notes=_notes(snapshot),
     )
 
@@ -79,7 +98,32 @@ def total_table(snapshot: Snapshot) -> Table:
     )
 
 
-def _row(line: AttemptLine, shown: list[str], peak_flop_per_s: float | None, *, with_year: bool) -> list[str]:
+def days_table(snapshot: Snapshot) -> Table:
+    """Return what was paid for on each day, UTC."""
+    money = costs(snapshot)
+    if money is None:
+        return Table(title="By day (UTC)", headings=("day", ">GPU-hours"), rows=[])
+    priced = money.total is not None
+    return Table(
+        title="By day (UTC)",
+        headings=("day", ">GPU-hours", *([f">{money.currency}"] if priced else [])),
+        rows=[
+            (day.date.isoformat(), hours(day.gpu_us / 3.6e9), *([count(day.cost)] if priced else []))
+            for day in by_day(snapshot)
+        ],
+        foot=("all", _hours(snapshot.gpu_us, "allocated"), *([count(money.total)] if priced else [])),
+        notes=[] if priced else ["No price: set plan.gpu_hour_price or [[plan.price]]."],
+    )
+
+
+def _row(
+    line: AttemptLine,
+    shown: list[str],
+    peak_flop_per_s: float | None,
+    *,
+    with_year: bool,
+    paid: list[str],
+) -> list[str]:
     start = moment(line.start_us)[0 if with_year else 5 : 16]
     ended = "running" if line.running else (line.cause or line.end_kind or UNKNOWN)
     return [
@@ -91,6 +135,7 @@ def _row(line: AttemptLine, shown: list[str], peak_flop_per_s: float | None, *, 
         _hours(line.gpu_us, "allocated"),
         *(_hours(line.gpu_us, name) for name in shown),
         per_cent(line.mfu_ratio(peak_flop_per_s)),
+        *paid,
         "stalled" if line.stalled else ended,
     ]
 

@@ -15,6 +15,7 @@ from tracker.core.energy import carbon_t
 from tracker.core.plan import Estimate, Plan
 from tracker.core.plan_check import PlanWarning
 from tracker.core.prices import EXCLUDED
+from tracker.core.run_plan import MeasuredPlan
 
 
 def plan_tables(
@@ -39,6 +40,22 @@ def plan_tables(
     return tables
 
 
+def measured_table(measured: MeasuredPlan) -> Table:
+    """Return where each value of a plan made from a run came from, and why it may not hold."""
+    return Table(
+        title=f"Taken from {measured.run}",
+        headings=("key", ">value", "from"),
+        rows=[(row.name, _value(row.name, row.value), row.where) for row in measured.taken],
+        notes=notes(f"{caution}." for caution in measured.cautions),
+    )
+
+
+def _value(name: str, value: float | int | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return text(value)
+    return quantity(value) if name in ("active_params", "tokens") else f"{value:,.4g}"
+
+
 def _estimate(plan: Plan, e: Estimate) -> Table:
     peak = plan.peak
     cost, energy = plan.cost(), plan.energy_mwh()
@@ -46,8 +63,8 @@ def _estimate(plan: Plan, e: Estimate) -> Table:
     rows = [
         ("model FLOP", figure(e.model_flop), f"{flop.value / 1e9:,.4g} GFLOP a token, {flop.method}"),
         ("ideal GPU-hours", figure(e.ideal_gpu_hours), _peak_words(plan)),
-        ("step GPU-hours", figure(e.step_gpu_hours), f"MFU {float(plan.mfu):g}"),
-        ("billed GPU-hours", figure(e.billed_gpu_hours), f"goodput {float(plan.goodput):g}"),
+        ("step GPU-hours", figure(e.step_gpu_hours), f"MFU {float(plan.mfu):.4g}"),
+        ("billed GPU-hours", figure(e.billed_gpu_hours), f"goodput {float(plan.goodput):.4g}"),
         ("final-run GPU-hours", figure(e.final_gpu_hours), f"later stages {plan.later_fraction:g}"),
         ("programme GPU-hours", figure(e.programme_gpu_hours), f"multiplier {float(plan.rnd_multiplier):g}"),
         ("GPU-hours per 1e12 tokens", figure(e.gpu_hours_per_trillion_tokens), "main stage, billed"),
@@ -119,7 +136,7 @@ def _assumptions(plan: Plan) -> Table:
         rows=[
             (
                 a.name,
-                f"{a.value:g}",
+                f"{a.value:.4g}",
                 a.source
                 or ("assumed: left out, the default" if a.is_default else "assumed: given without a source"),
             )

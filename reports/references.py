@@ -11,7 +11,7 @@ from reports.figures import figure, notes, plain, quantity, text
 from reports.numbers import UNKNOWN, per_cent
 from reports.plan import chain_table
 from reports.tables import Table
-from tracker.core.chain import chain_of_reference
+from tracker.core.chain import Chain, published_chains
 from tracker.core.convert import Conversion
 from tracker.core.flop import FORMULAS
 from tracker.core.hardware import Accelerator, Peak, accelerators
@@ -151,10 +151,9 @@ def timings_table() -> Table:
     )
 
 
-def chain_tables() -> list[Table]:
-    """Return the 405B reconciliation from its parts, and the published runs' chains."""
+def chain_tables(own: Sequence[Chain] = ()) -> list[Table]:
+    """Return the 405B reconciliation from its parts, and the published runs' chains below one's own."""
     r = reconciliation()
-    solved = [run for run in published_runs() if back_solve_run(run) is not None]
     return [
         Table(
             title=f"{r.run.name} reconciled from its parts",
@@ -168,7 +167,10 @@ def chain_tables() -> list[Table]:
             ],
             notes=notes([f"{r.caveat} ({r.source.title}) [{r.run.mark}]"]),
         ),
-        chain_table([chain_of_reference(run) for run in solved], "Published runs, by 6N"),
+        chain_table(
+            [*own, *published_chains()],
+            "Plan, run and published runs (these by 6N)" if own else "Published runs, by 6N",
+        ),
     ]
 
 

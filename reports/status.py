@@ -9,6 +9,8 @@ from collections import Counter
 
 from reports.numbers import UNKNOWN, count, factor, hours, moment, per_cent, scaled, seconds
 from tracker.core.ledger import BUCKETS
+from tracker.core.run_facts import run_variance
+from tracker.core.run_money import costs, drawn
 from tracker.core.snapshot import Snapshot
 
 Pair = tuple[str, str]
@@ -30,6 +32,7 @@ def status_pairs(snapshot: Snapshot) -> list[Pair]:
         ("interruptions", _interruptions(snapshot)),
         ("MTBF", _mtbf(snapshot)),
     ]
+    pairs += [(name, said) for name, said in (("cost", _cost(snapshot)), ("plan", _plan(snapshot))) if said]
     if snapshot.operating_point:
         pairs.append(("trains on", _operating_point(snapshot)))
     if snapshot.rejects:
@@ -127,6 +130,35 @@ def _mtbf(snapshot: Snapshot) -> str:
     if mtbf.device_hours is not None:
         text += f", {hours(mtbf.device_hours)} device hours (90 %: {hours(low)} to {hours(high)})"
     return text
+
+
+def _cost(snapshot: Snapshot) -> str:
+    """Return money and energy so far; empty where neither price nor power is known."""
+    money, energy = costs(snapshot), drawn(snapshot)
+    parts = []
+    if money is not None and money.total is not None:
+        parts.append(f"{money.total:,.0f} {money.currency} so far")
+        if money.per_trillion_tokens is not None:
+            parts.append(f"{money.per_trillion_tokens:,.0f} per 1e12 tokens")
+    if energy is not None:
+        power = "TDP" if energy.power_from == "TDP" else f"{energy.power_w:.0f} W, {energy.power_from}"
+        parts.append(f"{hours(energy.mwh)} MWh (at {power})")
+    return ", ".join(parts)
+
+
+def _plan(snapshot: Snapshot) -> str:
+    """Return how far the run is ahead of or behind its plan, and the biggest part of it."""
+    found = run_variance(snapshot)
+    if found is None:
+        return ""
+    late = "late" if found.wall_us > 0 else "early"
+    more = "more" if found.gpu_us > 0 else "fewer"
+    text = (
+        f"{hours(abs(found.gpu_hours))} GPU-hours {more} than planned for these tokens, "
+        f"{abs(found.days):.2f} days {late}"
+    )
+    part = max(found.parts, key=lambda p: abs(p.gpu_us))
+    return f"{text}; biggest part: {part.name}, {part.cause}" if part.gpu_us else text
 
 
 def _operating_point(snapshot: Snapshot) -> str:

@@ -6,14 +6,21 @@ Edge.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
 from reports.tables import Table
 from tracker.cli import _output
 from tracker.core.errors import TrackerError
+from tracker.core.failures import CauseTable
+
+if TYPE_CHECKING:
+    from tracker.core.settings import Settings
+    from tracker.core.snapshot import Snapshot
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -40,6 +47,56 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]  # no generic at run 
 
 
 QUANTITY = Quantity()
+
+
+def run_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add --config where a calculator may take a run's figures; the command gets `config: Path | None`."""
+    return click.option(
+        "--config",
+        "-c",
+        "config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help=text,
+    )
+
+
+def run_of(config: Path, as_of_us: int | None) -> tuple[Settings, Snapshot]:
+    """Return a config's settings, and its run as the store has it."""
+    from tracker import app
+    from tracker.clock import SystemClock
+
+    loaded = app.load_config(config)
+    moment = as_of_us if as_of_us is not None else SystemClock().now_us()
+    return loaded.settings, app.snapshot_now(loaded, as_of_us=moment)
+
+
+def only_with(flag: str, given: object, *others: tuple[str, object]) -> None:
+    """Refuse flags that mean something only beside another one."""
+    if given:
+        return
+    for name, value in others:
+        if value:
+            raise click.UsageError(f"{name} needs {flag}")
+
+
+def causes_document(table: CauseTable) -> dict[str, Any]:
+    """Return root causes beside the published ones as JSON."""
+    p = table.published
+    return {
+        "rows": [asdict(row) for row in table.rows],
+        "total": table.total,
+        "gpu_share": table.gpu_share,
+        "manual": table.manual,
+        "manual_share": table.manual_share,
+        "published": {
+            "total": p.total,
+            "manual": p.manual,
+            "gpu_share_by_count": p.gpu_share,
+            "gpu_share_stated": p.stated_gpu_share,
+            "caveat": p.caveat,
+        },
+    }
 
 
 def usage(command: Callable[_P, _R]) -> Callable[_P, _R]:

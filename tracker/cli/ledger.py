@@ -15,12 +15,14 @@ from tracker.cli._options import as_of_option, config_option, json_option
 @click.command()
 @config_option
 @as_of_option
+@click.option("--by-day", is_flag=True, help="Show what each day cost, too (UTC).")
 @json_option
-def ledger(config: Path, as_of: int | None, as_json: bool) -> None:
+def ledger(config: Path, as_of: int | None, by_day: bool, as_json: bool) -> None:
     """Show where every GPU-hour went, by attempt.
 
     The buckets of each attempt sum to its allocation, and the attempts to the total, exactly.
-    Reads the store only: run `tracker ingest` or `tracker run` first.
+    With a price in [plan] each attempt has its cost. Reads the store only: run `tracker ingest` or
+    `tracker run` first.
 
     \b
     Examples:
@@ -38,8 +40,11 @@ def ledger(config: Path, as_of: int | None, as_json: bool) -> None:
 
         print_json(ledger_document(snapshot))
         return
-    from reports.ledger import attempts_table, total_table
+    from reports.ledger import attempts_table, days_table, total_table
 
     print_table(total_table(snapshot))
     click.echo()
     print_table(attempts_table(snapshot))
+    if by_day:
+        click.echo()
+        print_table(days_table(snapshot))

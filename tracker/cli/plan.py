@@ -7,26 +7,50 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from reports.plan import plan_tables
-from tracker.cli._calc import QUANTITY, print_json, print_tables, usage
-from tracker.cli._options import Moment, json_option
-from tracker.core.chain import Chain, chain_of_plan, chain_of_reference
+from reports.plan import measured_table, plan_tables
+from reports.reliability import variance_table
+from tracker.cli._calc import QUANTITY, only_with, print_json, print_tables, run_of, run_option, usage
+from tracker.cli._options import Moment, as_of_option, json_option
+from tracker.core.chain import Chain, chain_of_plan, published_chains
+from tracker.core.documents import variance_document
 from tracker.core.energy import carbon_t
 from tracker.core.errors import InvalidValue
-from tracker.core.hardware import canonical_precision, lookup, peak_flop_per_s, peak_given
+from tracker.core.hardware import Peak, canonical_precision, lookup, peak_flop_per_s, peak_given
 from tracker.core.plan import DEFAULTS, Estimate, Plan, PlanFailures, PlanStage
 from tracker.core.plan_check import PlannedConversion, PlanWarning, check_plan
-from tracker.core.references import back_solve_run, published_runs
+from tracker.core.run_facts import chain_of_run, other_target, run_variance
+from tracker.core.run_plan import MeasuredPlan, plan_from_run, plan_of, trained_precision
+from tracker.core.settings import Settings
+from tracker.core.snapshot import Snapshot
+from tracker.core.variance import Variance
 
 _MOMENT = Moment()
+_MISSING: Final = {
+    "active_params": "--active-params",
+    "tokens": "--tokens",
+    "peak": "--gpu or --peak-tflops",
+}
+_TITLES: Final = {
+    "to_date": "Against the plan, for the tokens so far (positive is more hours, or later)",
+    "at_target": "Against the plan at the log's own target, at the rates so far",
+}
 _STAGE = "NAME=TOKENS[@SEQUENCE][xGPUS], such as extension=0.8T@131072x2048"
 
 
 @click.command()
+@run_option("The [plan] of this config, and its run beside it; other flags replace its values.")
+@click.option(
+    "--from-run",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="CONFIG",
+    help="Take MFU and goodput from the run of this config, and say where each value came from.",
+)
+@as_of_option
 @click.option("--active-params", type=QUANTITY, help="Parameters a token passes through, such as 13e9.")
 @click.option("--total-params", type=QUANTITY, help="Parameters stored, where they differ (MoE).")
 @click.option("--experts", type=int, help="Routed experts of a mixture.")
@@ -46,7 +70,9 @@ _STAGE = "NAME=TOKENS[@SEQUENCE][xGPUS], such as extension=0.8T@131072x2048"
 @click.option("--hidden-size", type=int, help="Width of the model.")
 @click.option("--heads", type=int, help="Attention heads.")
 @click.option("--head-dim", type=int, help="Dimension of a head.")
-@click.option("--causal/--full-attention", default=True, help="Count half of attention, or all of it.")
+@click.option(
+    "--causal/--full-attention", default=None, help="Count half of attention (default), or all of it."
+)
 @click.option(
     "--stage",
     "stages",
@@ -58,10 +84,10 @@ _STAGE = "NAME=TOKENS[@SEQUENCE][xGPUS], such as extension=0.8T@131072x2048"
 @click.option("--deadline", type=_MOMENT, metavar="MOMENT", help="When it must be done.")
 @click.option("--reservation-end", type=_MOMENT, metavar="MOMENT", help="When the reservation ends.")
 @click.option("--gpu-hour-price", type=float, help="Money per GPU-hour.")
-@click.option("--currency", default="USD", help="Printed beside amounts. Default: USD.")
+@click.option("--currency", help="Printed beside amounts. Default: USD.")
 @click.option("--budget", type=QUANTITY, help="Money it may cost.")
 @click.option("--gpu-power-w", type=float, help="Power of one GPU. Default: its TDP.")
-@click.option("--facility-overhead", type=float, default=1.0, help="Facility over GPU energy, 1 or more.")
+@click.option("--facility-overhead", type=float, help="Facility over GPU energy. Default: 1.")
 @click.option("--carbon-kg-per-mwh", type=float, help="Grid intensity; without it no carbon is stated.")
 @click.option("--failures-per-day", type=float, help="Expected interruptions, to check the goodput.")
 @click.option("--restart-min", type=float, help="Minutes from a failure to the next step.")
@@ -75,63 +101,123 @@ _STAGE = "NAME=TOKENS[@SEQUENCE][xGPUS], such as extension=0.8T@131072x2048"
 @click.option("--chain", "with_chain", is_flag=True, help="Set published runs beside the plan.")
 @json_option
 @usage
-def plan(as_json: bool, with_chain: bool, **given: Any) -> None:
+def plan(
+    as_json: bool,
+    with_chain: bool,
+    config: Path | None,
+    from_run: Path | None,
+    as_of: int | None,
+    **given: Any,
+) -> None:
     """Estimate GPU-hours and days, and check the plan for classic mistakes.
 
     What is left out takes the reference estimate's value and is listed as assumed. Warnings never
-    change the exit status.
+    change the exit status. With --config the run so far is set against its plan, in parts that sum to
+    the difference; with --from-run a short measured run fills MFU and goodput.
 
     \b
-    Example:
+    Examples:
       tracker plan --active-params 13e9 --tokens 4e12 --peak-tflops 989 --gpus 1024
+      tracker plan --config run.toml
+      tracker plan --from-run pilot.toml --tokens 4e12 --gpus 1024
     """
-    made = _plan(given)
+    if config is not None and from_run is not None:
+        raise click.UsageError("give --config, or --from-run, not both")
+    only_with("--config or --from-run", config or from_run, ("--as-of", as_of))
+    taken = from_run or config
+    settings, snapshot = run_of(taken, as_of) if taken is not None else (None, None)
+    fields = _fields(given, settings)
+    measured: MeasuredPlan | None = None
+    if settings is None or snapshot is None:
+        fields.setdefault("causal", True)
+        made = Plan(**fields)
+    elif from_run is not None:
+        measured = plan_from_run(snapshot, fields)
+        made = measured.plan
+    else:
+        made = plan_of(settings, fields)
     estimate = made.estimate()
     if estimate is None:
-        flags = {"active_params": "--active-params", "tokens": "--tokens", "peak": "--gpu or --peak-tflops"}
-        raise click.UsageError(f"missing {', '.join(flags[name] for name in made.missing)}")
+        raise click.UsageError(f"missing {', '.join(_MISSING[name] for name in made.missing)}")
     warnings = check_plan(
         made,
-        gpu=given["gpu"],
-        precision=given["precision"],
-        reservation_end=_utc(given["reservation_end"]),
+        gpu=given["gpu"] or (settings.hardware.gpu if settings is not None else None),
+        precision=given["precision"] or (trained_precision(snapshot, settings) if settings else None),
+        reservation_end=_utc(given["reservation_end"] or (settings.reservation.end_us if settings else None)),
         conversion=_conversion(given),
     )
     chains = [chain_of_plan(made)]
+    against: dict[str, Variance] = {}
+    ran = False
+    if snapshot is not None and settings is not None and snapshot.attempts:
+        ran = True
+        beside = replace(snapshot, settings=replace(settings, plan=made))
+        chains.append(chain_of_run(beside))
+        against = _against(beside) if from_run is None else {}
     if with_chain:
-        chains += [chain_of_reference(run) for run in published_runs() if back_solve_run(run) is not None]
+        chains += published_chains()
     if as_json:
-        print_json(_document(made, estimate, warnings, chains))
-    else:
-        print_tables(plan_tables(made, estimate, warnings, chains if with_chain else ()))
+        document = _document(made, estimate, warnings, chains)
+        if measured is not None:
+            document["measured"] = {
+                "run": measured.run,
+                "values": [asdict(row) for row in measured.taken],
+                "cautions": list(measured.cautions),
+            }
+        if config is not None:
+            document["variance"] = {name: variance_document(v) for name, v in against.items()} or None
+        print_json(document)
+        return
+    tables = plan_tables(made, estimate, warnings, chains if with_chain or ran else ())
+    if measured is not None:
+        tables.insert(0, measured_table(measured))
+    print_tables([*tables, *(variance_table(v, title=_TITLES[name]) for name, v in against.items())])
 
 
-def _plan(given: dict[str, Any]) -> Plan:
-    precision = canonical_precision(given["precision"] or "bf16")
-    peak = None
-    if given["peak_tflops"] is not None:
-        peak = peak_given(given["peak_tflops"], precision, name="--peak-tflops")
-        if given["gpu"] is not None:
-            peak = replace(peak, gpu=lookup(given["gpu"]).name)
-    elif given["gpu"] is not None:
-        peak = peak_flop_per_s(given["gpu"], precision)
+def _against(snapshot: Snapshot) -> dict[str, Variance]:
+    """Return the run against its plan: for the tokens so far, and at the target where its log states one."""
+    found = {"to_date": run_variance(snapshot)}
+    target = other_target(snapshot)
+    if target is not None:
+        found["at_target"] = run_variance(snapshot, tokens=target)
+    return {name: v for name, v in found.items() if v is not None}
+
+
+def _fields(given: dict[str, Any], settings: Settings | None) -> dict[str, Any]:
+    """Return the flags as fields of Plan, those that were given."""
     names = [
         "active_params", "total_params", "tokens", "gpus", "sequence_length", "layers", "hidden_size",
-        "heads", "head_dim", "experts", "experts_per_token", "gpu_hour_price", "budget", "gpu_power_w",
-        "carbon_kg_per_mwh", *DEFAULTS,
+        "heads", "head_dim", "causal", "experts", "experts_per_token", "gpu_hour_price", "currency", "budget",
+        "gpu_power_w", "facility_overhead", "carbon_kg_per_mwh", *DEFAULTS,
     ]  # fmt: skip
-    return Plan(
-        **{name: given[name] for name in names if given[name] is not None},
-        peak=peak,
-        causal=given["causal"],
-        currency=given["currency"],
-        facility_overhead=given["facility_overhead"],
-        stages=tuple(_stage(text) for text in given["stages"]),
-        failures=_failures(given),
-        start=_utc(given["start"]),
-        deadline=_utc(given["deadline"]),
-        sources=dict(_pair(text) for text in given["sources"]),
-    )
+    fields = {name: given[name] for name in names if given[name] is not None}
+    peak = _peak(given, settings)
+    if peak is not None:
+        fields["peak"] = peak
+    for name in ("start", "deadline"):
+        if given[name] is not None:
+            fields[name] = _utc(given[name])
+    if given["stages"]:
+        fields["stages"] = tuple(_stage(text) for text in given["stages"])
+    failures = _failures(given)
+    if failures is not None:
+        fields["failures"] = failures
+    if given["sources"]:
+        fields["sources"] = dict(_pair(text) for text in given["sources"])
+    return fields
+
+
+def _peak(given: dict[str, Any], settings: Settings | None) -> Peak | None:
+    """Return the peak that the flags ask for, on the config's device where they name none."""
+    own = settings.hardware if settings is not None else None
+    precision = canonical_precision(given["precision"] or (own.precision if own is not None else "bf16"))
+    gpu = given["gpu"] or (own.gpu if own is not None else None)
+    if given["peak_tflops"] is not None:
+        peak = peak_given(given["peak_tflops"], precision, name="--peak-tflops")
+        return peak if gpu is None else replace(peak, gpu=lookup(gpu).name)
+    if gpu is not None and (given["gpu"] is not None or given["precision"] is not None):
+        return peak_flop_per_s(gpu, precision)
+    return None
 
 
 def _failures(given: dict[str, Any]) -> PlanFailures | None:

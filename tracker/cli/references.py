@@ -5,17 +5,28 @@ Edge: every number comes from the core, every rounding from reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
 from reports import references as tables
+from reports.reliability import causes_beside_published
 from reports.tables import Table
-from tracker.cli._calc import QUANTITY, print_json, print_tables, usage
-from tracker.cli._options import json_option
-from tracker.core.chain import chain_of_reference
+from tracker.cli._calc import (
+    QUANTITY,
+    causes_document,
+    only_with,
+    print_json,
+    print_tables,
+    run_of,
+    run_option,
+    usage,
+)
+from tracker.cli._options import as_of_option, json_option
+from tracker.core.chain import chain_of_reference, published_chains
 from tracker.core.convert import convert as convert_hours
 from tracker.core.energy import carbon_t, energy_mwh, overhead
 from tracker.core.flop import FORMULAS
@@ -40,12 +51,17 @@ from tracker.core.references import (
     root_cause_table,
     timings,
 )
+from tracker.core.run_facts import chains_of, point_of
+from tracker.core.run_failures import run_causes
 
 SECTIONS = ("runs", "points", "failures", "causes", "timings", "chain", "flop", "hardware")
 
 
 @click.command()
 @click.argument("section", type=click.Choice(SECTIONS), required=False)
+@run_option("Set the run of this config, and its plan, beside what others published.")
+@as_of_option
+@click.option("--chain", "chain_flag", is_flag=True, help="The same as the section `chain`.")
 @click.option("--gpu", help="Your device: say how each row differs from it.")
 @click.option("--precision", help="Your precision, likewise.")
 @click.option("--sequence-length", type=int, help="Your sequence length, likewise.")
@@ -53,20 +69,40 @@ SECTIONS = ("runs", "points", "failures", "causes", "timings", "chain", "flop", 
 @click.option("--routing", help="Your expert routing, likewise.")
 @json_option
 @usage
-def references(section: str | None, as_json: bool, **given: Any) -> None:
+def references(
+    section: str | None,
+    config: Path | None,
+    as_of: int | None,
+    chain_flag: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """List published runs and operating points.
 
     Also failures, root causes, restart times, the 405B chain, FLOP conventions and hardware, each row
     with its source, its mark and its caveat. SECTION shows one of them; --json holds them all. Unlike
-    things are shown with what differs, never ranked.
+    things are shown with what differs, never ranked. With --config the run and its plan stand in the
+    chain, its root causes beside the published ones, and each row says how it differs from the run.
 
     \b
-    Example:
+    Examples:
       tracker references points --gpu h100-sxm --precision bf16 --sequence-length 8192
+      tracker references chain --config run.toml
     """
-    mine = _mine(given)
+    if chain_flag and section not in (None, "chain"):
+        raise click.UsageError(f"--chain is the section `chain`, not `{section}`")
+    section = "chain" if chain_flag else section
+    only_with("--config", config, ("--as-of", as_of))
+    snapshot = run_of(config, as_of)[1] if config is not None else None
+    own = chains_of(snapshot) if snapshot is not None else ()
+    mine = _mine({**(point_of(snapshot) if snapshot is not None else {}), **_said(given)})
     if as_json:
-        print_json(_document(mine))
+        document = _document(mine)
+        if snapshot is not None:
+            document["chain"] = [asdict(row) for row in (*own, *published_chains())]
+            document["causes_of_the_run"] = causes_document(run_causes(snapshot))
+            document["operating_point"] = mine
+        print_json(document)
         return
     runs = {r.name: _differs(mine, r) for r in published_runs()}
     points = {p.name: _differs(mine, p) for p in operating_points()}
@@ -74,9 +110,13 @@ def references(section: str | None, as_json: bool, **given: Any) -> None:
         "runs": lambda: [tables.runs_table(runs)],
         "points": lambda: [tables.points_table(points)],
         "failures": lambda: [tables.failures_table()],
-        "causes": lambda: [tables.causes_table()],
+        "causes": lambda: [
+            tables.causes_table()
+            if snapshot is None
+            else causes_beside_published(run_causes(snapshot), name=snapshot.run)
+        ],
         "timings": lambda: [tables.timings_table()],
-        "chain": tables.chain_tables,
+        "chain": lambda: tables.chain_tables(own),
         "flop": lambda: [tables.flop_table()],
         "hardware": lambda: [tables.hardware_table()],
     }
@@ -84,8 +124,12 @@ def references(section: str | None, as_json: bool, **given: Any) -> None:
     print_tables([*shown, tables.marks_table()])
 
 
+def _said(given: Mapping[str, Any]) -> dict[str, object]:
+    return {k: v for k, v in given.items() if v is not None}
+
+
 def _mine(given: dict[str, Any]) -> dict[str, object]:
-    mine: dict[str, object] = {k: v for k, v in given.items() if v is not None}
+    mine = _said(given)
     if "gpu" in mine:
         mine["gpu"] = lookup(str(mine["gpu"])).name
     if "precision" in mine:

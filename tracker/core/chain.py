@@ -21,6 +21,7 @@ from tracker.core.flop import FlopMethod
 from tracker.core.hardware import lookup
 from tracker.core.plan import Plan
 from tracker.core.reference_rows import PublishedRun
+from tracker.core.references import back_solve_run, published_runs
 
 S_PER_H = 3600.0
 
@@ -200,3 +201,8 @@ def chain_of_reference(run: PublishedRun) -> Chain:
             caveat=f"for 1e12 tokens: only the rate is published. {run.caveat}",
         )
     return row
+
+
+def published_chains() -> tuple[Chain, ...]:
+    """Return the chains of the published runs whose hours allow one, in the file's order: no ranking."""
+    return tuple(chain_of_reference(run) for run in published_runs() if back_solve_run(run) is not None)

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tracker.core.corrections import Correction
-from tracker.core.interruptions import Verdict
 from tracker.core.forecast.section import forecast_section
+from tracker.core.interruptions import Verdict
 from tracker.core.ledger import BUCKETS, AttemptLine
+from tracker.core.run_facts import run_variance
+from tracker.core.run_money import Costs, by_day, costs, drawn
 from tracker.core.snapshot import Snapshot
+from tracker.core.variance import Variance
 
 SCHEMA: Final = 1
 _US_PER_H: Final = 3_600_000_000
@@ -93,6 +96,9 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             "device_hours_ci90": list(mtbf.device_hours_ci90),
         },
         "forecast": forecast_section(snapshot.forecast),
+        "cost": _cost(costs(snapshot)),
+        "energy": _energy(snapshot),
+        "against_plan": variance_document(run_variance(snapshot)),
         "step_time_s": snapshot.step_time_s,
         "reported": {
             "tflop_per_s": None
@@ -111,18 +117,76 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _cost(money: Costs | None) -> dict[str, Any]:
+    """Return money so far; nulls without a price or a GPU count."""
+    return {
+        "so_far": None if money is None else money.total,
+        "currency": None if money is None else money.currency,
+        "gpu_hour_price": None if money is None else money.gpu_hour_price,
+        "per_trillion_tokens": None if money is None else money.per_trillion_tokens,
+    }
+
+
+def _energy(snapshot: Snapshot) -> dict[str, Any]:
+    """Return energy so far, and what its power is from; nulls where no power is known."""
+    found = drawn(snapshot)
+    return {
+        "mwh": None if found is None else found.mwh,
+        "power_w": None if found is None else found.power_w,
+        "power_from": None if found is None else found.power_from,
+        "facility_overhead": None if found is None else found.facility_overhead,
+        "carbon_t": None if found is None else found.carbon_t,
+    }
+
+
+def variance_document(found: Variance | None) -> dict[str, Any] | None:
+    """Return a run against its plan in parts that sum exactly (`_us`); None where a side is unknown."""
+    if found is None:
+        return None
+    return {
+        "gpu_hours": found.gpu_hours,
+        "days": found.days,
+        "gpu_us": found.gpu_us,
+        "wall_us": found.wall_us,
+        "parts": [
+            {
+                "name": part.name,
+                "gpu_hours": part.gpu_hours,
+                "days": part.days,
+                "gpu_us": part.gpu_us,
+                "wall_us": part.wall_us,
+                "planned": part.planned,
+                "actual": part.actual,
+                "cause": part.cause,
+            }
+            for part in found.parts
+        ],
+    }
+
+
 def ledger_document(snapshot: Snapshot) -> dict[str, Any]:
-    """Return `tracker ledger --json`: one row an attempt, and the total."""
+    """Return `tracker ledger --json`: one row an attempt, and the total; what each day cost (UTC)."""
+    money = costs(snapshot)
     return {
         "schema": SCHEMA,
         "run": snapshot.run,
         "as_of": iso(snapshot.as_of_us),
-        "attempts": [_attempt(line, snapshot) for line in snapshot.attempts],
+        "attempts": [_attempt(line, snapshot, money) for line in snapshot.attempts],
         "total": hours(snapshot.gpu_us),
+        "cost": {
+            "currency": None if money is None else money.currency,
+            "total": None if money is None else money.total,
+            "outside_attempts": None if money is None else money.reserved,
+            "per_trillion_tokens": None if money is None else money.per_trillion_tokens,
+        },
+        "days": [
+            {"date": day.date.isoformat(), "gpu_hours": day.gpu_us / _US_PER_H, "cost": day.cost}
+            for day in by_day(snapshot)
+        ],
     }
 
 
-def _attempt(line: AttemptLine, snapshot: Snapshot) -> dict[str, Any]:
+def _attempt(line: AttemptLine, snapshot: Snapshot, money: Costs | None) -> dict[str, Any]:
     return {
         "attempt": line.number,
         "job_id": line.job_id,
@@ -140,6 +204,7 @@ def _attempt(line: AttemptLine, snapshot: Snapshot) -> dict[str, Any]:
         "mfu_ratio": line.mfu_ratio(snapshot.mfu.peak_flop_per_s),
         "gpu_hours_per_trillion_tokens": line.hours_per_trillion,
         "gpu_hours": hours(line.gpu_us),
+        "cost": None if money is None else money.attempts[line.number - 1],
     }
 
 
@@ -149,6 +214,8 @@ def interruptions_document(snapshot: Snapshot) -> list[dict[str, Any]]:
     `kind` and `cause` are what holds: a person's word where there is one (`correction`), and then `judged`
     keeps what the evidence says.
     """
+    money = costs(snapshot)
+    losses = money.losses if money is not None else (None,) * len(snapshot.interruptions)
     return [
         {
             "id": stop.number,
@@ -162,13 +229,14 @@ def interruptions_document(snapshot: Snapshot) -> list[dict[str, Any]]:
             "restart_s": stop.restart_s,
             "redo_steps": stop.redo_steps,
             "redo_gpu_hours": stop.redo_gpu_hours,
-            "cost": None,
+            "cost": None if loss is None else loss.cost,
+            "gpu_hours": None if loss is None else loss.gpu_hours,
             "manual": stop.manual,
             "began": iso(stop.began_us),
             "judged": _judged(stop.judged),
             "correction": _correction(snapshot.corrections.get(stop.attempt)),
         }
-        for stop in snapshot.interruptions
+        for stop, loss in zip(snapshot.interruptions, losses, strict=True)
     ]
 
 

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from tracker.core._checks import positive
-from tracker.core.chain import Chain, chain
+from tracker.core.chain import Chain, chain, chain_of_plan
 from tracker.core.definitions import AttemptFacts, RunFacts
-from tracker.core.documents import iso
+from tracker.core.errors import TrackerError
 from tracker.core.goodput_model import goodput_losses
+from tracker.core.hardware import canonical_precision, lookup
 from tracker.core.ledger import BUCKETS, AttemptLine, reservation_span
 from tracker.core.plan import Plan
-from tracker.core.run_money import costs, drawn
+from tracker.core.run_money import costs, drawn, stamp
 from tracker.core.snapshot import Snapshot
 from tracker.core.variance import Factors, Variance, plan_factors, variance
 
+_SAME_TARGET: Final = 1e-3
 US_PER_S: Final = 1_000_000
 _OVERHEAD: Final = tuple(b for b in BUCKETS if b not in ("productive", "lost", "pending"))
 
@@ -94,7 +96,7 @@ def chain_of_run(snapshot: Snapshot) -> Chain:
     """Return the run's chain so far: productive hours, and billed ones without what is pending."""
     gpu_us, eff = snapshot.gpu_us, snapshot.mfu
     money, energy = costs(snapshot), drawn(snapshot)
-    said = [f"until {iso(snapshot.as_of_us)}, without pending time"]
+    said = [f"until {stamp(snapshot.as_of_us)}, without pending time"]
     if money is not None and money.gpu_hour_price is not None:
         said.append(f"at a mean price of {money.gpu_hour_price:.4g} {money.currency}")
     if energy is not None:
@@ -116,6 +118,38 @@ def chain_of_run(snapshot: Snapshot) -> Chain:
         facility_overhead=energy.facility_overhead if energy is not None else 1.0,
         caveat="; ".join(said),
     )
+
+
+def chains_of(snapshot: Snapshot) -> tuple[Chain, ...]:
+    """Return the plan's chain, where there is a plan, and the run's, where there is a run."""
+    plan = snapshot.settings.plan if snapshot.settings is not None else None
+    return (
+        *((chain_of_plan(plan),) if plan is not None else ()),
+        *((chain_of_run(snapshot),) if snapshot.attempts else ()),
+    )
+
+
+def point_of(snapshot: Snapshot) -> dict[str, object]:
+    """Return a run's operating point as `references.differences` compares it; what is unknown stays out."""
+    found: dict[str, object] = {}
+    hardware = snapshot.settings.hardware if snapshot.settings is not None else None
+    gpu = hardware.gpu if hardware is not None else snapshot.operating_point.get("gpu_name")
+    for name, value, read in (
+        ("gpu", gpu, lambda text: lookup(text).name),
+        ("precision", snapshot.operating_point.get("precision"), canonical_precision),
+    ):
+        if value is not None:
+            try:
+                found[name] = read(value)
+            except TrackerError:
+                continue
+    length = snapshot.operating_point.get("sequence_length", "")
+    if length.isdigit():
+        found["sequence_length"] = int(length)
+    per_step = _tokens_per_step(snapshot.attempts[-1]) if snapshot.attempts else None
+    if per_step is not None:
+        found["global_batch"] = round(per_step)
+    return found
 
 
 def run_variance(snapshot: Snapshot, *, tokens: float | None = None) -> Variance | None:
@@ -195,8 +229,17 @@ def run_factors(
     )
 
 
-def target_of(snapshot: Snapshot) -> float | None:
-    """Return the tokens that the run trains to by its own log, in target steps, samples or tokens."""
+def other_target(snapshot: Snapshot) -> float | None:
+    """Return the tokens that the run trains to by its own log; None where that is the plan's target."""
+    own = _target(snapshot)
+    plan = snapshot.settings.plan if snapshot.settings is not None else None
+    planned = plan.target_tokens if plan is not None else None
+    if own is not None and planned is not None and abs(own - planned) <= _SAME_TARGET * planned:
+        return None  # steps are whole: a target in steps is never quite the one in tokens
+    return own
+
+
+def _target(snapshot: Snapshot) -> float | None:
     said = snapshot.said
 
     def number(name: str) -> int | None:

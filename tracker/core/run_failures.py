@@ -8,11 +8,12 @@ takes: the tail of the attempt that ended and the start-up of the next one.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from tracker.core.failures import CauseTable, Mtbf, cause_table, mtbf
 from tracker.core.goodput_model import (
+    MIN_PER_DAY,
     CheckpointAdvice,
     GoodputLosses,
     checkpoint_advice,
@@ -44,6 +45,22 @@ class RunFailures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredShares:
+    """Where a run's allocation went, pending left out, in the terms of the failure model; they sum to 1."""
+
+    goodput_ratio: float
+    """Productive."""
+    restart_ratio: float
+    """Start-up and tail, after planned stops too."""
+    redo_ratio: float
+    """Lost."""
+    checkpoint_ratio: float
+    """Blocking saves."""
+    rest_ratio: float
+    """Evaluation, idle and unexplained: not in the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCheckpoints:
     """What is needed for advice on the checkpoint interval; parts that the log does not tell are None."""
 
@@ -59,6 +76,8 @@ class RunCheckpoints:
     """Saves told."""
     gpu_hours_to_go: float | None
     """Allocation still to come at the rate so far; None without a target."""
+    shares: MeasuredShares | None
+    """Where the run's own time went; None before any is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +91,14 @@ class RunAdvice:
     """By the model, at the present interval."""
     model_ratio: float | None
     """Goodput by the model at the present interval; the exponential one beyond the MTBF."""
+    mtbf_range_min: tuple[float, float | None] | None
+    """90 % interval of the mean time between failures, widened where they bunch."""
+    gain_range: tuple[float, float] | None
+    """The gain at both ends of it, the smaller one first; None where no gain is known."""
     gpu_hours: float
     """The allocation that the gain is put on."""
-    to_go: bool
-    """Whether that is what is still to come; else what was spent so far."""
+    gpu_hours_are: Literal["given", "to go", "so far"]
+    """Which one that is: what is still to come where a target is known."""
 
 
 def run_failures(snapshot: Snapshot) -> RunFailures | None:
@@ -117,6 +140,7 @@ def run_checkpoints(snapshot: Snapshot) -> RunCheckpoints | None:
         interval_min=worked / saves / US_PER_MIN if saves and worked else None,
         saves=saves,
         gpu_hours_to_go=_to_go(snapshot),
+        shares=_shares(snapshot),
     )
 
 
@@ -127,6 +151,9 @@ def run_advice(
     interval_min: float | None = None,
     stall_min: float | None = None,
     failures_per_day: float | None = None,
+    mtbf_range_min: tuple[float, float | None] | None = None,
+    gpu_hours: float | None = None,
+    gpu_hour_price: float | None = None,
 ) -> RunAdvice | None:
     """Return the checkpoint interval that would serve a run best, from its own figures.
 
@@ -140,35 +167,42 @@ def run_advice(
         return None
     per_day = known.failures_per_day if failures_per_day is None else failures_per_day
     restart = known.restart_min if restart_min is None else restart_min
+    restart = 0.0 if restart is None and per_day == 0 else restart
     stall = known.stall_min if stall_min is None else stall_min
     interval = known.interval_min if interval_min is None else interval_min
     if restart is None or stall is None:
         return None
-    rate = run_failures(snapshot)
-    spread = None
-    if rate is not None and failures_per_day is None:
-        low, high = (rate.widened or rate.rate).job_hours_interval
-        spread = (low * 60, high * 60 if high is not None else None)
+    spread = _spread(snapshot) if failures_per_day is None else mtbf_range_min
     money = costs(snapshot)
-    spent = (snapshot.gpu_us or {}).get("allocated", 0) / 3.6e9
-    hours = known.gpu_hours_to_go if known.gpu_hours_to_go is not None else spent
-    advice = checkpoint_advice(
-        failures_per_day=per_day,
-        restart_min=restart,
-        checkpoint_stall_min=stall,
-        checkpoint_interval_min=interval,
-        mtbf_range_min=spread,
-        gpu_hours=hours,
-        gpu_hour_price=money.gpu_hour_price if money is not None else None,
-    )
+    price = gpu_hour_price
+    if price is None and money is not None:
+        price = money.gpu_hour_price
+    hours, which = _allocation(snapshot, known, gpu_hours)
+
+    def advice_at(rate_per_day: float) -> CheckpointAdvice:
+        return checkpoint_advice(
+            failures_per_day=rate_per_day,
+            restart_min=restart,
+            checkpoint_stall_min=stall,
+            checkpoint_interval_min=interval,
+            mtbf_range_min=spread,
+            gpu_hours=hours,
+            gpu_hour_price=price,
+        )
+
+    advice = advice_at(per_day)
+    gains = None
+    if spread is not None:
+        ends = [advice_at(MIN_PER_DAY / m if m is not None else 0.0).gain_ratio for m in spread]
+        found = sorted(g for g in (advice.gain_ratio, *ends) if g is not None)
+        gains = (found[0], found[-1]) if found else None
     return RunAdvice(
-        given=RunCheckpoints(
+        given=replace(
+            known,
             failures_per_day=per_day,
             restart_min=restart,
             stall_min=stall,
             interval_min=interval,
-            saves=known.saves,
-            gpu_hours_to_go=known.gpu_hours_to_go,
         ),
         advice=advice,
         losses=goodput_losses(
@@ -178,8 +212,42 @@ def run_advice(
             checkpoint_stall_min=stall,
         ),
         model_ratio=advice.current_goodput_ratio,
+        mtbf_range_min=spread,
+        gain_range=gains,
         gpu_hours=hours,
-        to_go=known.gpu_hours_to_go is not None,
+        gpu_hours_are=which,
+    )
+
+
+def _spread(snapshot: Snapshot) -> tuple[float, float | None] | None:
+    rate = run_failures(snapshot)
+    if rate is None:
+        return None
+    low, high = (rate.widened or rate.rate).job_hours_interval
+    return low * 60, high * 60 if high is not None else None
+
+
+def _allocation(
+    snapshot: Snapshot, known: RunCheckpoints, given: float | None
+) -> tuple[float, Literal["given", "to go", "so far"]]:
+    if given is not None:
+        return given, "given"
+    if known.gpu_hours_to_go:
+        return known.gpu_hours_to_go, "to go"
+    return (snapshot.gpu_us or {}).get("allocated", 0) / 3.6e9, "so far"
+
+
+def _shares(snapshot: Snapshot) -> MeasuredShares | None:
+    times = snapshot.gpu_us if snapshot.gpu_us is not None else {**snapshot.wall_us, "idle": 0}
+    whole = times["allocated"] - times["pending"]
+    if whole <= 0:
+        return None
+    return MeasuredShares(
+        goodput_ratio=times["productive"] / whole,
+        restart_ratio=(times["startup"] + times["tail"]) / whole,
+        redo_ratio=times["lost"] / whole,
+        checkpoint_ratio=times["checkpoint"] / whole,
+        rest_ratio=(times["evaluation"] + times["idle"] + times["other"]) / whole,
     )
 
 

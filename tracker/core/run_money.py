@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -48,7 +47,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What was paid for; the attempts and the reservation's rest sum to the total, and so do the days."""
+    """What was paid for; the attempts and the reservation's rest sum to the total."""
 
     currency: str
     total: float | None
@@ -61,7 +60,6 @@ class Costs:
     """Mean price paid."""
     per_trillion_tokens: float | None
     """Of 1e12 retained tokens, pending time left out."""
-    days: tuple[Day, ...]
     losses: tuple[Loss | None, ...]
     """By interruption, in their order; None where no GPU count is known."""
 
@@ -106,12 +104,23 @@ def moment(at_us: int) -> dt.datetime:
     return EPOCH + dt.timedelta(microseconds=at_us)
 
 
+def stamp(at_us: int) -> str:
+    """Return microseconds since 1970 as ISO 8601, to the second.
+
+    >>> stamp(1_767_225_600_400_000)
+    '2026-01-01T00:00:00Z'
+    """
+    return f"{moment(at_us):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def costs(snapshot: Snapshot) -> Costs | None:
     """Return what the run has cost so far; None where no GPU count is known. Money needs a price."""
     if snapshot.gpu_us is None:
         return None
     prices = _prices(snapshot)
     held = [_held(line) for line in snapshot.attempts]
+    span = _span(snapshot)
+    waits = _Held(*span) if span is not None else None
     rest = _reserved(snapshot)
     mine = tuple(None if prices is None or h is None else h.cost(prices) for h in held)
     more = None if prices is None else math.fsum(h.cost(prices) for h in rest)
@@ -126,8 +135,29 @@ def costs(snapshot: Snapshot) -> Costs | None:
         reserved=more,
         gpu_hour_price=price,
         per_trillion_tokens=rate * price if rate is not None and price is not None else None,
-        days=_days([*(h for h in held if h is not None), *rest], prices),
-        losses=tuple(_loss(snapshot, stop, prices) for stop in snapshot.interruptions),
+        losses=tuple(_loss(snapshot, stop, prices, waits) for stop in snapshot.interruptions),
+    )
+
+
+def by_day(snapshot: Snapshot) -> tuple[Day, ...]:
+    """Return what was paid for on each day, UTC; the days sum to the run's allocation and its cost."""
+    if snapshot.gpu_us is None:
+        return ()
+    prices = _prices(snapshot)
+    held = [h for line in snapshot.attempts if (h := _held(line)) is not None] + _reserved(snapshot)
+    parts: dict[int, list[_Held]] = {}
+    for h in held:
+        for number in range(h.start_us // _DAY_US, max(h.end_us - 1, h.start_us) // _DAY_US + 1):
+            part = h.part(number * _DAY_US, (number + 1) * _DAY_US)
+            if part is not None:
+                parts.setdefault(number, []).append(part)
+    return tuple(
+        Day(
+            date=moment(number * _DAY_US).date(),
+            gpu_us=sum((p.end_us - p.start_us) * p.gpus for p in found),
+            cost=None if prices is None else math.fsum(p.cost(prices) for p in found),
+        )
+        for number, found in sorted(parts.items())
     )
 
 
@@ -191,10 +221,8 @@ def _reserved(snapshot: Snapshot) -> list[_Held]:
     """Return the reservation and, negative, the attempts inside it; nothing where it holds no more."""
     assert snapshot.gpu_us is not None
     own = sum(line.gpu_us["allocated"] for line in snapshot.attempts if line.gpu_us is not None)
-    if snapshot.settings is None or snapshot.gpu_us["allocated"] <= own:
-        return []
-    span = reservation_span(snapshot.attempts, snapshot.settings, snapshot.as_of_us)
-    if span is None:
+    span = _span(snapshot)
+    if span is None or snapshot.gpu_us["allocated"] <= own:
         return []
     start, end, gpus = span
     inside = [
@@ -205,28 +233,7 @@ def _reserved(snapshot: Snapshot) -> list[_Held]:
     return [_Held(start, end, gpus), *(_Held(h.start_us, h.end_us, -h.gpus) for h in inside)]
 
 
-def _days(held: Sequence[_Held], prices: Prices | None) -> tuple[Day, ...]:
-    if not held:
-        return ()
-    first = min(h.start_us for h in held) // _DAY_US
-    last = max(max(h.end_us - 1, h.start_us) for h in held) // _DAY_US
-    days = []
-    for number in range(first, last + 1):
-        start, end = number * _DAY_US, (number + 1) * _DAY_US
-        parts = [part for h in held if (part := h.part(start, end)) is not None]
-        if not parts:
-            continue
-        days.append(
-            Day(
-                date=moment(start).date(),
-                gpu_us=sum(p.within(start, end) for p in parts),
-                cost=None if prices is None else math.fsum(p.cost(prices) for p in parts),
-            )
-        )
-    return tuple(days)
-
-
-def _loss(snapshot: Snapshot, stop: Interruption, prices: Prices | None) -> Loss | None:
+def _loss(snapshot: Snapshot, stop: Interruption, prices: Prices | None, waits: _Held | None) -> Loss | None:
     """Return the tail of the attempt that ended, the start-up of the next, and the redone steps."""
     ended = snapshot.attempts[stop.attempt - 1]
     if ended.gpu_us is None:
@@ -239,7 +246,8 @@ def _loss(snapshot: Snapshot, stop: Interruption, prices: Prices | None) -> Loss
         following = snapshot.attempts[stop.attempt]
         if following.gpu_us is not None:
             parts.append((following.start_us, following.gpu_us["startup"] / US_PER_H))
-        parts.append((stop.at_us, _waiting(snapshot, stop.at_us, following.start_us)))
+        if waits is not None:
+            parts.append((stop.at_us, waits.within(stop.at_us, following.start_us) / US_PER_H))
     return Loss(
         gpu_hours=math.fsum(hours for _, hours in parts),
         cost=None
@@ -248,11 +256,7 @@ def _loss(snapshot: Snapshot, stop: Interruption, prices: Prices | None) -> Loss
     )
 
 
-def _waiting(snapshot: Snapshot, since_us: int, until_us: int) -> float:
-    """Return the GPU-hours that a billed reservation waits for the next attempt."""
+def _span(snapshot: Snapshot) -> tuple[int, int, int] | None:
     if snapshot.settings is None:
-        return 0.0
-    span = reservation_span(snapshot.attempts, snapshot.settings, snapshot.as_of_us)
-    if span is None:
-        return 0.0
-    return _Held(*span).within(since_us, until_us) / US_PER_H
+        return None
+    return reservation_span(snapshot.attempts, snapshot.settings, snapshot.as_of_us)

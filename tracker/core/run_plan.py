@@ -11,16 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tracker.core.documents import iso
 from tracker.core.errors import InvalidValue, TrackerError
 from tracker.core.hardware import Peak, canonical_precision, lookup, peak_flop_per_s, peak_given
 from tracker.core.metrics import mfu
 from tracker.core.plan import DEFAULTS, Plan
 from tracker.core.plan_check import with_measured
+from tracker.core.run_money import stamp
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
 
 _SHORT_H: Final = 24.0
+_NEAR_SIZE: Final = 1.25
 _FROM_LOG: Final[Mapping[str, str]] = {
     "active_params": "active_parameters",
     "layers": "layers",
@@ -48,6 +49,8 @@ class Taken:
 class MeasuredPlan:
     """A plan filled from a run."""
 
+    run: str
+    """Its name."""
     plan: Plan
     taken: tuple[Taken, ...]
     """By name, in the order of the table."""
@@ -122,6 +125,7 @@ def plan_from_run(snapshot: Snapshot, given: Mapping[str, Any] | None = None) ->
     goodput = None if "goodput" in given else snapshot.goodput_ratio
     made = with_measured(filled, mfu=ratio, goodput=goodput, source=_words(snapshot))
     return MeasuredPlan(
+        run=snapshot.run,
         plan=made,
         taken=tuple(_taken(made, given, from_log, ratio=ratio, goodput=goodput)),
         cautions=tuple(_cautions(snapshot, made, ratio)),
@@ -182,7 +186,7 @@ def _words(snapshot: Snapshot) -> str:
     hours = sum(line.wall_us["allocated"] for line in snapshot.attempts) / 3.6e9
     stops = sum(1 for stop in snapshot.interruptions if stop.kind == "unexpected")
     failed = "no interruption" if not stops else f"{stops} interruption{'s' if stops > 1 else ''}"
-    return f"measured on {snapshot.run}, {hours:.3g} h with {failed}, as of {iso(snapshot.as_of_us)}"
+    return f"measured on {snapshot.run}, {hours:.3g} h with {failed}, as of {stamp(snapshot.as_of_us)}"
 
 
 def _taken(
@@ -233,7 +237,7 @@ def _cautions(snapshot: Snapshot, plan: Plan, ratio: float | None) -> list[str]:
             f"model with --failures-per-day"
         )
     ran = snapshot.attempts[-1].gpus if snapshot.attempts else None
-    if ran is not None and plan.gpus is not None and plan.gpus != ran:
+    if ran is not None and plan.gpus is not None and not _NEAR_SIZE >= plan.gpus / ran >= 1 / _NEAR_SIZE:
         out.append(
             f"Measured on {ran:,} GPUs, planned on {plan.gpus:,}: MFU falls and failures grow with size"
         )
