@@ -1,0 +1,329 @@
+r"""Composer and LLM Foundry: records `[batch=366/48000]:`, `\t Train time/batch: 365`, and FileLogger's.
+
+Pure. A record has a metric a line; the batch is numbered from 0 in it and from 1 in its header. Traps: batch,
+samples and tokens are those at the start of the batch, so its own come on top; the header counts in what
+max_duration is given in; time/total is a clock of the run over all attempts, evaluation and saves in it, in
+hours of four decimals unless SpeedMonitor was told otherwise (since 2025 another name says so); rates come
+after a window of 100 batches, and those named device are of one; mfu is a fraction; a process's first batch
+is logged whatever the interval.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from collectors._events import EVENTS
+from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
+from collectors._lines import Hit, Reader, rule
+from collectors._process import (
+    INCLUDES,
+    NAN,
+    ROUNDED,
+    begins,
+    completed,
+    done,
+    ends,
+    launched,
+    once,
+    process,
+    progress,
+    resumed,
+    settings,
+    sign,
+)
+from collectors._text import real, whole
+from tracker.core.records import Json, Kind, Reading, Record
+from tracker.interfaces import Collector, Evidence
+
+_NAME: Final = "Composer"
+_CONFIG: Final = "config"
+_CONFIG_LINES: Final = 600
+_CONVENTION: Final = (
+    "flops_per_batch of the model: in LLM Foundry 6N + 12 L d s (attention in full), recompute not counted"
+)
+_UNIT: Final = "unit"
+_UNITS_US: Final = {"seconds": 1e6, "minutes": 6e7, "hours": 3.6e9, "days": 8.64e10}
+
+
+def _header(hit: Hit) -> Iterator[Record]:
+    """It says how far the run has come, in batches, tokens or samples; the record before it is complete."""
+    unit, n, total = hit.word("unit") or "", hit.count("n"), hit.count("total")
+    epoch = hit.group("epoch") is not None
+    yield from _closed(hit)
+    process(hit)["head"] = [unit, n, total, epoch]
+    if not epoch:
+        target = {"batch": "target_steps", "token": "target_tokens", "sample": "target_samples"}
+        yield from settings(hit, {target[unit]: total})
+
+
+def _metric(hit: Hit) -> Iterator[Record]:
+    """Take one metric; time/batch opens a record, time/total closes it, if its unit is known."""
+    key, value, one = hit.word("key") or "", hit.group("value") or b"", process(hit)
+    if key == "time/batch":
+        yield from _closed(hit)
+        count = whole(value)
+        if count is None:
+            yield hit.reject("a batch that is no number")
+        else:
+            process(hit)["record"] = {"batch": count}
+        return
+    if key.startswith("time_") and key.endswith("/total"):
+        hit.state[_UNIT] = key[5:-6]
+        if one.get("record", {}).get("total") is not None:
+            yield from _closed(hit)
+        return
+    record: dict[str, Any] | None = one.get("record")
+    if record is None:
+        return
+    if key in ("time/sample", "time/token"):
+        record[key[5:]] = whole(value)
+    elif key == "loss/train/total":
+        record["nan"] = real(value) is None
+    elif key.startswith("throughput/"):
+        record[key[11:]] = real(value)
+    elif key == "time/total":
+        record["total"] = real(value)
+        if _UNIT in hit.state or "time_unit" in hit.context.options:
+            yield from _closed(hit)
+
+
+def _closed(hit: Hit) -> Iterator[Record]:
+    """Yield the reading of the open record, at the line that completes it.
+
+    Its clock is that of the run, so the step time is what passed since the record before, evaluation and
+    saves inside; a record in which the clock has not moved is left to the next one.
+    """
+    one = process(hit)
+    record: dict[str, Any] | None = one.pop("record", None)
+    if record is None:
+        return
+    head, before, batch = one.pop("head", None), one.get("before"), record["batch"]
+    steps = batch - before["batch"] if before is not None else 0
+    step_time_us = None
+    if before is not None and steps <= 0:
+        before = None
+    if record.get("total") is not None:
+        length = record["total"] if batch == 0 else None
+        if before is not None and before.get("total") is not None:
+            length, steps = record["total"] - before["total"], batch - before["batch"]
+        unit = _UNITS_US.get(str(hit.state.setdefault(_UNIT, hit.context.options.get("time_unit"))), 3.6e9)
+        if length is not None and 0 <= length * unit < 2.0**60:
+            step_time_us = round(length * unit / max(steps, 1)) or None
+            if step_time_us is None and before is not None and not record.get("nan"):
+                return
+    one["before"] = record
+    tokens_per_step, tokens_exact = _of_a_batch("token", record, before)
+    samples_per_step, samples_exact = _of_a_batch("sample", record, before)
+    flop = record.get("device/flops_per_sec")
+    reading = Reading(
+        hit.offset,
+        None,
+        batch + 1,
+        step_time_us,
+        samples=_done("sample", record, head, samples_per_step if samples_exact else None),
+        tokens=_done("token", record, head, tokens_per_step),
+        batch=samples_per_step if samples_exact else None,
+        flags=(INCLUDES if step_time_us else 0)
+        | (NAN if record.get("nan") else 0)
+        | (0 if tokens_exact or tokens_per_step is None else ROUNDED),
+        reported_flop_per_s=flop,
+        tokens_per_step=tokens_per_step,
+    )
+    yield from _began(hit, record, head)
+    yield from settings(hit, _derived(record, flop))
+    yield from progress(hit, reading)
+    if head is not None and head[0] == "batch" and not head[3] and head[1] == head[2]:
+        yield from completed(hit)
+
+
+def _of_a_batch(
+    name: str, record: Mapping[str, Any], before: Mapping[str, Any] | None
+) -> tuple[int | None, bool]:
+    """Return how many of a thing a batch holds, by two records or the run so far, and whether exactly."""
+    now, batches = record.get(name), record["batch"]
+    then = 0
+    if before is not None and before.get(name) is not None:
+        then, batches = before[name], batches - before["batch"]
+    if now is None or batches <= 0 or now <= then:
+        return None, True
+    each, rest = divmod(now - then, batches)
+    return int(each), rest == 0
+
+
+def _done(name: str, record: Mapping[str, Any], head: list[Any] | None, each: int | None) -> int | None:
+    """Return the count with this batch: the header's own, else the one at its start and the batch's."""
+    if head is not None and head[0] == name:
+        count = head[1]
+        return count if isinstance(count, int) else None
+    at_start = record.get(name)
+    return None if at_start is None or each is None else at_start + each
+
+
+def _began(hit: Hit, record: Mapping[str, Any], head: list[Any] | None) -> Iterator[Record]:
+    """A process whose start was seen logs its first batch, so it went on from there; not so with epochs."""
+    one = process(hit)
+    at_the_end = head is not None and head[3] and head[1] == head[2]
+    if one.get("ran") or not one.get("marks") or at_the_end or not once(hit, "began"):
+        return
+    if record["batch"]:
+        yield from resumed(hit, record["batch"], samples=record.get("sample"), tokens=record.get("token"))
+    else:
+        yield from resumed(hit, 0)
+
+
+def _derived(record: Mapping[str, Any], flop: float | None) -> dict[str, Json]:
+    """Rates of a device are the cluster's divided by the world size."""
+    found: dict[str, Json] = {} if flop is None else {"reported_convention": _CONVENTION}
+    for name in ("tokens_per_sec", "flops_per_sec", "samples_per_sec"):
+        whole_rate, rate = record.get(name), record.get(f"device/{name}")
+        if whole_rate and rate and whole_rate >= 100:
+            world = whole_rate / rate
+            if 0 < round(world) < 1e7 and abs(world / round(world) - 1) < 1e-4:
+                return found | {"gpus": round(world)}
+    return found
+
+
+# -- start -----------------------------------------------------------------------------------------------
+
+_COUNTS: Final = {
+    b"max_seq_len": "sequence_length",
+    b"global_train_batch_size": "global_batch_size",
+    b"device_train_microbatch_size": "micro_batch_size",
+    b"n_gpus": "gpus",
+    b"n_params": "parameters",
+    b"n_active_params": "active_parameters",
+    b"d_model": "hidden_size",
+    b"n_heads": "heads",
+    b"n_layers": "layers",
+    b"vocab_size": "vocab_size",
+    b"eval_interval": "eval_interval",
+    b"save_interval": "save_interval",
+}
+_FIELD: Final = re.compile(rb"^(?:\[hyperparameter\]: )?\s{0,4}([a-z_]{1,40}): \"?(\w{1,24})\"? *$")
+_BATCHES: Final = re.compile(rb"(\d{1,15})(?:ba)?")
+
+
+def _launched(hit: Hit) -> Iterator[Record]:
+    yield from launched(hit, "run", _NAME)
+    yield from settings(hit, {"job_name": hit.word(1)})
+
+
+def _config(hit: Hit) -> Iterator[Record]:
+    """YAML between two rows of stars, from the first rank of each node."""
+    yield from launched(hit, "config", _NAME)
+    hit.open(_CONFIG, _CONFIG_LINES)
+
+
+def _field(hit: Hit) -> Iterator[Record]:
+    if hit.text.startswith(b"*****"):
+        hit.close(_CONFIG)
+        return
+    found = _FIELD.match(hit.text)
+    if found is None:
+        return
+    name, value = found[1], found[2]
+    if name in _COUNTS and (count := _BATCHES.fullmatch(value)) is not None:
+        yield from settings(hit, {_COUNTS[name]: whole(count[1]) or None})
+    elif name == b"precision":
+        yield from settings(hit, {"precision": value.decode().removeprefix("amp_")})
+
+
+def _training(hit: Hit) -> Iterator[Record]:
+    if once(hit, "training"):
+        yield hit.event(Kind.TRAIN_START)
+
+
+# -- evaluation --------------------------------------------------------------------------------------------
+
+
+def _evaluation(hit: Hit) -> Iterator[Record]:
+    """Told at each tenth of it; a set's last line has its number of batches twice."""
+    if hit.count("n") != hit.count("total"):
+        yield from begins(hit, Kind.EVAL_START, done(hit))
+    else:
+        yield from ends(hit, Kind.EVAL_END, done(hit), alone=True)
+
+
+_METRIC: Final = rb"^(?:\s{1,10}Train |\[metric\]\[batch=\d{1,15}\]: )(?P<key>%s): (?P<value>\S{1,40}) *$"
+_HEADER: Final = (
+    rb"^(?P<epoch>\[epoch=\d{1,9}\])?\[(?P<unit>%s)=(?P<n>\d{1,18})(?:/(?P<total>\d{1,18}))?\]:?$"
+)
+
+READER: Final = Reader(
+    (
+        rule(b" time/", _METRIC % rb"time/(?:batch|sample|token|total)", _metric),
+        rule(b" time_", _METRIC % rb"time_(?:seconds|minutes|hours|days)/total", _metric),
+        rule(b" loss/train/total: ", _METRIC % rb"loss/train/total", _metric),
+        rule(b" throughput/", _METRIC % rb"throughput/(?:device/)?(?:tokens|flops|samples)_per_sec", _metric),
+        rule(b"[batch=", _HEADER % rb"batch", _header),
+        rule(b"[token=", _HEADER % rb"token", _header),
+        rule(b"[sample=", _HEADER % rb"sample", _header),
+        rule(
+            b"[Eval batch=",
+            rb"^\[Eval batch=(?P<n>\d{1,15})/(?P<total>\d{1,15})\] Eval on \S{1,80} data",
+            _evaluation,
+        ),
+        rule(b"trainer: Run name: ", rb"composer\.trainer\.trainer: Run name: (\S{1,120})", _launched),
+        rule(b"Config:", rb"^Config:$", _config),
+        rule(b"[hyperparameter]: ", rb"^\[hyperparameter\]: \w", _field),
+        rule(
+            b"autoresume checkpoint",
+            rb"No previous autoresume checkpoint found",
+            lambda hit: resumed(hit, 0),
+        ),
+        rule(b"Loading checkpoint from", rb"\bcomposer[\w.]{1,60}: Loading checkpoint from ", sign),
+        rule(b"Building ", rb"\bllmfoundry[\w.]{1,60}: Building \w", sign),
+        rule(b"Starting training", rb"\bllmfoundry[\w.]{1,60}: Starting training\.\.\.", _training),
+        rule(b": Done.", rb"\bllmfoundry[\w.]{1,60}: Done\.", completed),
+        *EVENTS,
+    ),
+    followers={_CONFIG: _field, **EVENT_FOLLOWERS},
+)
+
+_OWN: Final = (
+    (97, rb"\n\s{1,10}Train time/batch: \d", "`Train time/batch` lines"),
+    (96, rb"(?m)^\[metric\]\[batch=\d{1,15}\]: ", "`[metric][batch=N]` lines"),
+    (95, rb"rank\d{1,7}\[\d{1,9}\]\[MainThread\]: [A-Z]{4,8}: (?:composer|llmfoundry)", "Composer's logger"),
+    (90, rb"(?m)^\[Eval batch=\d{1,15}/\d{1,15}\] Eval on ", "`[Eval batch=` lines"),
+)
+
+
+def detect(head: bytes) -> Evidence | None:
+    """Find its records, or its logger."""
+    for score, pattern, text in _OWN:
+        if re.search(pattern, head):
+            return Evidence(score=score, text=text)
+    return None
+
+
+COLLECTOR: Final = Collector(
+    name="composer",
+    framework="Composer 0.8 (2022) to 0.32 and LLM Foundry: console logger, file logger",
+    version=1,
+    parse=READER.parse,
+    detect=detect,
+    knows=(
+        "step",
+        "samples",
+        "tokens",
+        "step time with SpeedMonitor",
+        "gpus once rates are printed, or from the configuration",
+        "batch",
+        "resume",
+        "evaluation",
+        "completion",
+        "reported FLOP/s",
+        "time of the start at log level INFO",
+    ),
+    needs=(
+        "source.started_at where no scheduler tells when it ran",
+        "source.time_unit (seconds, minutes, days) where SpeedMonitor's is not hours",
+    ),
+    options=("time_unit",),
+    notes=(
+        "Records have no clock; time/total adds up over all attempts. Saves are not printed at log level "
+        "INFO, so what they took is in the step time, and no checkpoint is known."
+    ),
+)
