@@ -42,6 +42,7 @@ from collectors import (
     tensorboard,
     torchtitan,
     torchtune,
+    trainer_log,
 )
 from tracker.core.errors import InvalidValue, nearest
 from tracker.interfaces import Collector, Evidence
@@ -79,6 +80,7 @@ BUILTIN: Final[tuple[Collector, ...]] = (
     tensorboard.COLLECTOR,
     torchtitan.COLLECTOR,
     torchtune.COLLECTOR,
+    trainer_log.COLLECTOR,
 )
 
 HEAD_BYTES: Final = 256 * 1024
