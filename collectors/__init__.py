@@ -43,6 +43,7 @@ from collectors import (
     torchtitan,
     torchtune,
     trainer_log,
+    trainer_state,
 )
 from tracker.core.errors import InvalidValue, nearest
 from tracker.interfaces import Collector, Evidence
@@ -81,6 +82,7 @@ BUILTIN: Final[tuple[Collector, ...]] = (
     torchtitan.COLLECTOR,
     torchtune.COLLECTOR,
     trainer_log.COLLECTOR,
+    trainer_state.COLLECTOR,
 )
 
 HEAD_BYTES: Final = 256 * 1024
