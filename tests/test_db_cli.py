@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from tests.store_help import add_stream, batch, make_store, reading
 from tracker.cli import root
 from tracker.store import Store
+from tracker.store.schema import SCHEMA_VERSION
 
 
 def tracker(*words: object) -> Result:
@@ -34,7 +35,7 @@ def test_info_shows_figures(store: Path) -> None:
     assert "bytes per reading" in text.output
     found = json.loads(tracker("info", store, "--json").stdout)
     assert found["rows"]["reading"] == 1000
-    assert found["schema_version"] == 1
+    assert found["schema_version"] == SCHEMA_VERSION
     assert found["running"] is None
 
 
