@@ -5,12 +5,12 @@ GPUs for days to months, and what happens to it has other shapes than the model'
 
     failures   Weibull gaps (shape 0.55-1.0) whose scale itself changes: early life, bad weeks (a two-state
                process), per-device rates log-uniform over the published range (Meta RSC-1 and RSC-2,
-               Llama 3, Delta: 20,000 to 280,000 GPU-hours)
+               Llama 3, Delta: 25,000 to 280,000 GPU-hours)
     cost       detection by kind (crash, hang, dead host), restarts that fail again, a queue, and a Pareto
                tail of long outages; redone work from where the last save really was
     rate       batch ramp at first (fewer tokens a second), slow drift either way, jumps (a new version, a
                slow node until it is found), hourly noise with memory
-    planned    time limits that end jobs on the clock, maintenance days, a change of the GPU count
+    planned    time limits that end jobs on the clock, maintenance days
     people     rollbacks on a loss spike, far below the last save
 
 What comes out are records as a collector would give them, for the whole run; the forecaster gets them
@@ -50,11 +50,11 @@ class StudyRun:
     marks_us: dict[float, int]
     """When a reading first told that share of the target, whether those steps were kept or not."""
     kinds: frozenset[str]
-    """ramp, drift, planned, rollback, resize: what the run had."""
+    """ramp, drift, planned, rollback: what the run had."""
 
 
 def study_run(seed: int, *, world: str = FULL) -> StudyRun:
-    """Play one run. `world` PLAIN leaves out ramps, drift, planned stops, rollbacks and resizes."""
+    """Play one run. `world` PLAIN leaves out ramps, drift, planned stops and rollbacks."""
     return _World(seed, full=world == FULL).play()
 
 
@@ -64,7 +64,7 @@ class _World:
         rng = self.rng = random.Random(f"forecast-study/{seed}")
         self.gpus = 2 ** rng.choice(range(8, 15))
         self.work_days = math.exp(rng.uniform(math.log(4), math.log(60)))
-        device_h = math.exp(rng.uniform(math.log(20e3), math.log(280e3)))
+        device_h = math.exp(rng.uniform(math.log(25e3), math.log(280e3)))
         self.mtbf_s = max(device_h / self.gpus, 1.2) * H
         self.shape = rng.uniform(0.55, 1.0)
         self.early = rng.uniform(1.0, 3.0)
@@ -90,8 +90,6 @@ class _World:
         self.limit = 0.0
         self.maintain = 0.0
         self.rollbacks = 0.0
-        self.resize_at = 2.0
-        self.resize = 1.0
         if full:
             if rng.random() < 0.35:
                 self.ramp, self.ramp_low = rng.uniform(0.01, 0.08), rng.uniform(0.45, 0.85)
@@ -108,9 +106,6 @@ class _World:
             if rng.random() < 0.4:
                 self.rollbacks = rng.uniform(0.5, 4) / self.work_days
                 kinds.add("rollback")
-            if rng.random() < 0.05:
-                self.resize_at, self.resize = rng.uniform(0.2, 0.8), rng.choice([0.5, 0.75, 1.25, 1.5])
-                kinds.add("resize")
         self.kinds = frozenset(kinds)
         self.jump_every = math.exp(rng.uniform(math.log(4), math.log(40))) * DAY
         self.jump_sd = rng.uniform(0.005, 0.03)
@@ -141,8 +136,6 @@ class _World:
         pace = self.step_s * math.exp(log)
         if self.ramp and share < self.ramp:
             pace /= self.ramp_low + (1 - self.ramp_low) * share / self.ramp
-        if share >= self.resize_at:
-            pace /= self.resize**0.95
         return pace
 
     def gap(self, at_s: float) -> float:
@@ -188,14 +181,8 @@ class _World:
             history = [(a, s) for a, s in history if s <= resume]
             begun = t
             log: list[Reading | Event] = []
-            share = step / self.steps
-            if share >= self.resize_at:
-                gpus = max(256, int(self.gpus * self.resize) // 8 * 8)
             ends = self.gap(t)
             startup = self.startup * math.exp(rng.gauss(0, 0.25))
-            self._add(log, Kind.LAUNCH, t + 20)
-            self._add(log, Kind.SETTING, t + 20, gpus=gpus)
-            self._add(log, Kind.RESUME, t + 0.8 * startup, step=resume)
             kind = "fail"
             dead = begun + startup + ends
             if number > 1 and rng.random() < self.refail:
@@ -205,7 +192,12 @@ class _World:
             if dead > next_maintain > begun + startup:
                 dead, kind = next_maintain, "maintain"
             roll = False
-            t = begun + startup
+            if begun + 20 < dead:
+                self._add(log, Kind.LAUNCH, begun + 20)
+                self._add(log, Kind.SETTING, begun + 20, gpus=gpus)
+            if begun + 0.8 * startup < dead:
+                self._add(log, Kind.RESUME, begun + 0.8 * startup, step=resume)
+            t = min(begun + startup, dead)
             since_save = since_eval = 0.0
             while t < dead and step < self.steps:
                 pace = self.pace(step / self.steps, self.chunk_s)

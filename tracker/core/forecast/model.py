@@ -228,7 +228,10 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
     d = [b - a for a, b in pairwise(x)]
     fade = [0.8 ** (len(d) - 1 - i) for i in range(len(d))]
     mass = sum(fade)
-    both = sum(f * min(v * v, 0.09) for f, v in zip(fade, d, strict=True))
+    usual = sorted(abs(v) for v in d)[len(d) // 2] if d else 0.0
+    most_d = max(3 * usual, 0.03)
+    d = [min(max(v, -most_d), most_d) for v in d]
+    both = sum(f * v * v for f, v in zip(fade, d, strict=True))
     lagged = sum(f * a * b for f, a, b in zip(fade[1:], d, d[1:], strict=False))
     own_noise = max(0.0, -lagged)
     own_walk = max(0.0, both - 2 * own_noise)
@@ -237,17 +240,21 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
     level, var = x[0], noise + 0.04
     for value, weight in zip(x[1:], weights[1:], strict=True):
         var += walk
-        gain = var / (var + noise / max(weight, 0.1))
-        level += gain * (value - level)
-        var *= 1 - gain
+        whole = var + noise / max(weight, 0.1)
+        most_x = p.surprise * math.sqrt(whole)
+        surprise = min(max(value - level, -most_x), most_x)  # one odd piece is not yet another rate
+        missed = abs(value - level) - abs(surprise)
+        level += var / whole * surprise
+        var *= 1 - var / whole
+        var += (0.3 * missed) ** 2
     left = (state.left_tokens or 0.0) / math.exp(level) / (state.world or 1)
     ahead = left / state.work_s if state.work_s > 0 else 1.0
     trend = p.trend_share * _trend(x, walk, noise)
     reach = min(ahead * n, float(n))
     mean = level + trend * (reach / 2 if ahead * n <= n else n / 2)
     total = var + walk * min(ahead, 6.0) * n / 3 + p.floor_sd**2 + p.horizon_sd**2 * min(ahead, 9.0)
-    if n < _SEGMENTS and plan_rate is None:
-        total += 0.02**2 * (_SEGMENTS - n) / _SEGMENTS
+    if n < _SEGMENTS:  # told in few pieces: a whole run of them may be of another kind
+        total += p.coarse_sd**2 * (_SEGMENTS - n) / _SEGMENTS * min(ahead, 2.0)
     return RateBelief(mean=mean, sd=math.sqrt(total), measured=True)
 
 
@@ -284,7 +291,7 @@ def _segments(state: State) -> tuple[list[float], list[float]]:
 def _trend(x: Sequence[float], walk: float, noise: float) -> float:
     """Return the slope of the last two thirds a piece, shrunk by its own uncertainty."""
     n = max(3, round(len(x) * 2 / 3))
-    if len(x) < 5:
+    if len(x) < 8:
         return 0.0
     last = x[-n:]
     middle = (n - 1) / 2
@@ -302,18 +309,20 @@ def overhead_belief(state: State, p: Priors, change: Change) -> tuple[float, flo
     """Return evaluation, saves and hiccups for a second of work, and its spread (log)."""
     whole = sum(s.work_s for s in state.stretches)
     half = max(whole * p.recent_share, 1.0)
-    work = saves = rest = done = 0.0
+    work = saves = rest = odd = done = 0.0
     for stretch in reversed(state.stretches):
         weight = 0.5 ** ((done + stretch.work_s / 2) / half)
         work += weight * stretch.work_s
         saves += weight * stretch.checkpoint_s
         rest += weight * (stretch.evaluation_s + stretch.other_s)
+        odd += weight * stretch.other_s
         done += stretch.work_s
     if change.checkpoint_every_s is not None and state.save_every_s:
         saves *= state.save_every_s / change.checkpoint_every_s
-    belief = min(p.overhead_weight_s, 0.1 * whole if whole > 0 else p.overhead_weight_s)
+    belief = min(p.overhead_weight_s, 0.5 * whole if whole > 0 else p.overhead_weight_s)
     ratio = (saves + rest + p.overhead_ratio * belief) / (work + belief)
-    return ratio, p.overhead_sd + (0.5 if not state.stretches else 0.0)
+    unexplained = odd / (saves + rest) if saves + rest > 0 else 0.0
+    return ratio, p.overhead_sd + 0.6 * belief / (work + belief) + p.other_sd * unexplained
 
 
 def _weighted(stops: Sequence[Stop], state: State, p: Priors) -> tuple[float, float]:

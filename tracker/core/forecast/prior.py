@@ -39,9 +39,9 @@ class Priors:
     """Own stops that the belief counts as."""
 
     # outages: rare and long, not a matter of GPU count
-    outage_s: float = 6 * 3600.0
+    outage_s: float = 3 * 3600.0
     """A stop longer than that is an outage."""
-    outage_days: float = 45.0
+    outage_days: float = 14.0
     """Days between two."""
     outage_shape: float = 0.5
     outage_sd: float = 0.7
@@ -56,6 +56,8 @@ class Priors:
     overhead_ratio: float = 0.03
     overhead_weight_s: float = 3 * 3600.0
     overhead_sd: float = 0.15
+    other_sd: float = 0.4
+    """Besides, where it is time that no line explains: nobody knows whether it comes again."""
 
     # rate
     step_sd: float = 0.010
@@ -70,6 +72,11 @@ class Priors:
     """How much of a trend goes on."""
     tail: float = 6.0
     """Degrees of freedom of the rate's spread."""
+
+    surprise: float = 3.0
+    """Standard deviations that one piece may move the level by."""
+    coarse_sd: float = 0.22
+    """For a run told in few pieces, log."""
 
     # plan only
     plan_rate_sd: float = 0.18

@@ -259,6 +259,8 @@ def _blocks_of(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iter
     world = attempt.world or 1
     rows: list[tuple[int, float, float, int, int]] = []  # end, seconds, tokens, from step, to step
     step, odometer = frame.resume_step, frame.resume_tokens
+    if odometer is None and step == 0:
+        odometer = 0
     at = closed.first_us
     for piece in attempt.pieces:
         for bucket in _buckets(facts, piece.stream.stream_id, piece, width_us, as_of_us):
@@ -272,7 +274,7 @@ def _blocks_of(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iter
             if now is not None and odometer is not None and now > odometer:
                 own = float(now - odometer)
             else:
-                own = float(count * _per_step(bucket, entry))
+                own = float(count * (_per_step(bucket, entry) or tokens / steps))
             mean = bucket.step_time_sum_us / bucket.step_time_count if bucket.step_time_count else None
             end = bucket.end_us
             if mean is None:
@@ -301,14 +303,14 @@ def _blocks_of(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iter
         )
 
 
-def _per_step(bucket: Bucket, entry: Entry) -> int:
+def _per_step(bucket: Bucket, entry: Entry) -> int | None:
     frame = entry.fold.frame
     if bucket.tokens_per_step is not None:
         return bucket.tokens_per_step
     batch = bucket.batch if bucket.batch is not None else frame.batch
     if batch is not None and frame.sequence_length is not None:
         return batch * frame.sequence_length
-    return frame.tokens_per_step or 1
+    return frame.tokens_per_step
 
 
 def _buckets(facts: Facts, stream_id: int, piece: object, width_us: int, until_us: int) -> Sequence[Bucket]:
