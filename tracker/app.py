@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tracker.doctor import Finding
     from tracker.forecasting import Asked
     from tracker.ingest import IngestHealth, Progress
+    from tracker.ingest.plan import Detect
     from tracker.trial import Trial
     from tracker.work import OpenWork
 
@@ -68,11 +69,16 @@ def check(path: Path) -> list[Finding]:
 
 def open_work(config: Config, clock: Clock) -> OpenWork:
     """Open the store of a config with all that works on it; the caller closes it."""
-    from collectors import detect
     from tracker.work import OpenWork
 
+    return OpenWork(config, clock=clock, formats=_formats)
+
+
+def _formats() -> tuple[Mapping[str, Collector], Detect]:
+    from collectors import detect
+
     known = collectors()
-    return OpenWork(config, clock=clock, collectors=known, detect=lambda head: detect(head, known.values()))
+    return known, lambda head: detect(head, known.values())
 
 
 def ingest_once(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tracker.config import Config
 from tracker.core.book import Book
@@ -15,12 +15,17 @@ from tracker.core.documents import iso
 from tracker.core.facts import Facts
 from tracker.core.snapshot import Snapshot
 from tracker.core.summary import snapshot
-from tracker.ingest import Ingest, IngestHealth, Progress
-from tracker.ingest.plan import Detect
 from tracker.interfaces import Clock, Collector
 from tracker.marks import StoredMarks
 from tracker.store import Reader, RunLock, Writer, migrate_in_child
 from tracker.vitals import SourceVitals, Vitals
+
+if TYPE_CHECKING:
+    from tracker.ingest import Ingest, IngestHealth, Progress
+    from tracker.ingest.plan import Detect
+
+Formats = Callable[[], "tuple[Mapping[str, Collector], Detect]"]
+"""Gives the collectors by name, and who tells which one reads a file."""
 
 
 def as_it_is(facts: Facts) -> Facts:
@@ -31,11 +36,16 @@ def as_it_is(facts: Facts) -> Facts:
 class OpenWork:
     """Opens everything, making or migrating the store first; close it, or use it as a context manager."""
 
-    def __init__(
-        self, config: Config, *, clock: Clock, collectors: Mapping[str, Collector], detect: Detect
-    ) -> None:
-        """Raises the store's errors: in use, newer, not to be written ..."""
+    def __init__(self, config: Config, *, clock: Clock, formats: Formats) -> None:
+        """Raises the store's errors: in use, newer, not to be written ...
+
+        `formats` is asked at the first reading: loading every collector takes a quarter of a second, and
+        what is stored can be shown before.
+        """
         self._config = config
+        self._clock = clock
+        self._formats = formats
+        self._ingest: Ingest | None = None
         self._rejects: dict[str, int] = {}
         migrate_in_child(config.store)
         with ExitStack() as opened:
@@ -43,20 +53,32 @@ class OpenWork:
             opened.callback(self._lock.close)
             self._writer = opened.enter_context(Writer(config.store))
             self._reader = opened.enter_context(Reader(config.store))
-            self._ingest = Ingest(config.sources, collectors, detect, self._writer, clock, root=config.folder)
-            opened.callback(self._ingest.close)
             self._marks = StoredMarks(self._reader, self._writer)
             self._book = Book(config.settings, marks=self._marks)
             self._opened = opened.pop_all()
 
+    @property
+    def _intake(self) -> Ingest:
+        """The ingestion, begun when it is first needed."""
+        if self._ingest is None:
+            from tracker.ingest import Ingest
+
+            collectors, detect = self._formats()
+            config = self._config
+            self._ingest = Ingest(
+                config.sources, collectors, detect, self._writer, self._clock, root=config.folder
+            )
+            self._opened.callback(self._ingest.close)
+        return self._ingest
+
     def read(self) -> tuple[bool, str]:
         """Read what is new and store it: whether there is more to read now, and why nothing was stored."""
-        done = self._ingest.poll()
+        done = self._intake.poll()
         return done.more, done.problem or ""
 
     def read_all(self, *, final: bool, told: Callable[[Progress], None] | None = None) -> None:
         """Read every source to its end."""
-        self._ingest.once(final=final, told=told)
+        self._intake.once(final=final, told=told)
 
     def revision(self) -> int:
         """Return a number that grows with every change of the facts."""
@@ -74,10 +96,12 @@ class OpenWork:
 
     def health(self) -> IngestHealth:
         """Return what the ingestion knows of itself."""
-        return self._ingest.health()
+        return self._intake.health()
 
     def vitals(self) -> Vitals:
         """Return what is known of reading and storing."""
+        if self._ingest is None:
+            return Vitals(rejects=self._rejects)
         health = self._ingest.health()
         by_number = {source.number: source for source in self._config.sources}
         return Vitals(
