@@ -18,7 +18,7 @@ from tests.core.story import SEQUENCE, facts, tell
 from tracker.core.errors import InvalidValue
 from tracker.core.hardware import peak_flop_per_s
 from tracker.core.prices import PriceStep
-from tracker.core.run_plan import plan_from_run, plan_of, trained_precision
+from tracker.core.run_plan import plan_beside_run, plan_from_run, plan_of, trained_precision
 from tracker.core.settings import Model, Settings
 
 
@@ -125,3 +125,15 @@ def test_the_logs_precision_counts_for_the_check() -> None:
     assert trained_precision(ran, settings_of(ran)) == "fp8"
     odd = story(said=({}, {"precision": "mixed-something"}))
     assert trained_precision(odd, settings_of(odd)) == "bf16"
+
+
+def test_a_plan_without_a_start_begins_with_the_first_attempt() -> None:
+    """On its GPUs, where the config says none: so a young config still has a planned finish."""
+    bare = planned(start=None, gpus=None)
+    ran = story(plan=bare)
+    whole = planned().finish_at()
+
+    assert whole is not None
+    assert ran.plan_finish_us == round(whole.timestamp() * 1e6)
+    assert plan_beside_run(ran).finish_at() == whole
+    assert tell(facts(rows=[]), 10, plan=bare).plan_finish_us is None

@@ -24,7 +24,7 @@ from tracker.core.hardware import Peak, canonical_precision, lookup, peak_flop_p
 from tracker.core.plan import DEFAULTS, Estimate, Plan, PlanFailures, PlanStage
 from tracker.core.plan_check import PlannedConversion, PlanWarning, check_plan
 from tracker.core.run_facts import chain_of_run, other_target, run_variance
-from tracker.core.run_plan import MeasuredPlan, plan_from_run, plan_of, trained_precision
+from tracker.core.run_plan import MeasuredPlan, plan_beside_run, plan_from_run, trained_precision
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
 from tracker.core.variance import Variance
@@ -135,7 +135,7 @@ def plan(
         measured = plan_from_run(snapshot, fields)
         made = measured.plan
     else:
-        made = plan_of(settings, fields)
+        made = plan_beside_run(snapshot, fields)
     estimate = made.estimate()
     if estimate is None:
         raise click.UsageError(f"missing {', '.join(_MISSING[name] for name in made.missing)}")

@@ -7,16 +7,17 @@ a token are the measured ones whatever the method.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tracker.core.errors import InvalidValue, TrackerError
 from tracker.core.hardware import Peak, canonical_precision, lookup, peak_flop_per_s, peak_given
+from tracker.core.ledger import AttemptLine
 from tracker.core.metrics import mfu
 from tracker.core.plan import DEFAULTS, Plan
 from tracker.core.plan_check import with_measured
-from tracker.core.run_money import stamp
+from tracker.core.run_money import moment, stamp
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
 
@@ -86,6 +87,24 @@ def plan_of(settings: Settings, given: Mapping[str, Any] | None = None) -> Plan:
     sources = {key: text for key, text in base.sources.items() if key not in stale}
     given["sources"] = {**sources, **given.get("sources", {})}
     return replace(base, **given)
+
+
+def plan_beside_run(snapshot: Snapshot, given: Mapping[str, Any] | None = None) -> Plan:
+    """Return the plan of a run's config; GPUs and start that it leaves open are those of the run.
+
+    Raises InvalidValue for values that do not go together.
+    """
+    assert snapshot.settings is not None
+    return anchored(plan_of(snapshot.settings, given), snapshot.attempts)
+
+
+def anchored(plan: Plan, lines: Sequence[AttemptLine]) -> Plan:
+    """Return a plan whose start and GPUs, where it leaves them open, are those of the first attempt."""
+    gpus = plan.gpus
+    if gpus is None:
+        gpus = next((line.gpus for line in lines if line.gpus is not None), None)
+    start = plan.start if plan.start is not None or not lines else moment(lines[0].start_us)
+    return plan if (start, gpus) == (plan.start, plan.gpus) else replace(plan, gpus=gpus, start=start)
 
 
 def plan_from_run(snapshot: Snapshot, given: Mapping[str, Any] | None = None) -> MeasuredPlan:

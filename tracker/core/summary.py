@@ -19,6 +19,7 @@ from tracker.core.overlay import assigned, corrected, name_of
 from tracker.core.pieces import Piece
 from tracker.core.recent import Track, recent_hours_per_trillion, recent_mfu
 from tracker.core.records import Event, Kind
+from tracker.core.run_plan import anchored
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Mfu, Mtbf, PerTrillion, Reported, Snapshot, Steps, Tokens
 
@@ -78,7 +79,7 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
         last_reading_us=max(
             (line.progress_us for line in lines if line.progress_us is not None), default=None
         ),
-        plan_finish_us=_plan_finish(settings),
+        plan_finish_us=_plan_finish(settings, lines),
         operating_point=_operating_point(opened, settings),
         said=dict(opened.entries[-1].attempt.settings) if opened.entries else {},
         settings=settings,
@@ -389,8 +390,8 @@ def _step_time(opened: Opened) -> float | None:
     return None
 
 
-def _plan_finish(settings: Settings) -> int | None:
-    finish = settings.plan.finish_at() if settings.plan is not None else None
+def _plan_finish(settings: Settings, lines: Sequence[AttemptLine]) -> int | None:
+    finish = anchored(settings.plan, lines).finish_at() if settings.plan is not None else None
     return None if finish is None else round(finish.timestamp() * 1e6)
 
 
