@@ -291,8 +291,11 @@ class Reader:
     ) -> Iterator[Record]:
         """Yield the records of swept lines and of all others of interest, in file order."""
         state, hot = context.state, self._hot
-        end = -1
-        for start in [*sorted({*swept, *found}), len(block)]:
+        starts = [*sorted({*swept, *found}), len(block)]
+        end, number = -1, 0
+        while number < len(starts):
+            start = starts[number]
+            number += 1
             while (
                 "open" in state and end + 1 < start
             ):  # a record of several lines goes on, whatever they hold
@@ -300,17 +303,27 @@ class Reader:
                 yield from self._slow(block[begin:end], place(begin), (), context)
             if start <= end or start == len(block):
                 continue
-            end = _line_end(block, start)
             if start in found:
-                yield from self._slow(block[start:end], place(start), found[start], context)
+                yield from self._slow(
+                    block[start : _line_end(block, start)], place(start), found[start], context
+                )
             elif hot is None or "open" in state:
                 yield from self._long_way(block, start, place, context)
             else:
-                for record in hot.run([(start, swept[start])], place, context):
-                    if isinstance(record, int):
-                        yield from self._long_way(block, start, place, context)
-                    else:
+                first = number - 1
+                while starts[number] in swept and starts[number] not in found:
+                    number += 1
+                some = [(at, swept[at]) for at in starts[first:number]]
+                for record in hot.run(some, place, context):
+                    if not isinstance(record, int):
                         yield record
+                        continue
+                    yield from self._long_way(block, some[record][0], place, context)
+                    if "open" in state:  # the lines after it are looked at one by one
+                        number -= len(some) - 1 - record
+                        break
+                start = starts[number - 1]
+            end = _line_end(block, start)
 
     def _long_way(
         self, block: bytes, start: int, place: Callable[[int], int], context: Context

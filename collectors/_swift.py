@@ -105,3 +105,41 @@ class Swift:
                 one.update(memory)
             if reading is not None:
                 yield reading
+
+
+class Sheaf(Swift):
+    """The same for a record of several lines: a header, and a metric a line."""
+
+    def __init__(
+        self, head: bytes, body: bytes, take: Take, *, metrics: Sequence[str | int], closing: str | int
+    ) -> None:
+        """`metrics`: groups that stand where lines of other rules begin; `closing`: that of the last."""
+        super().__init__(b"", head, body, take)  # no literal is in all lines that are swept
+        self._metrics = tuple(metrics)
+        self._closing = closing
+
+    def sweep(self, block: bytes) -> list[tuple[int, Any]]:
+        """Return the headers, and the lines of their metrics."""
+        swept: list[tuple[int, Any]] = []
+        for start, (head, body) in super().sweep(block):
+            record = [start, head, body, False]
+            swept.append((start, record))
+            swept += [(body.start(name), record) for name in self._metrics if body.start(name) >= 0]
+        return swept
+
+    def run(
+        self, swept: Sequence[tuple[int, Any]], place: Callable[[int], int], context: Context
+    ) -> Iterator[Reading | int]:
+        """Yield a record's reading at its header; a record is the rules' as a whole, or none of it."""
+        for number, (start, record) in enumerate(swept):
+            if start != record[0]:
+                if record[3]:
+                    yield number
+                continue
+            _, head, body, _ = record
+            for item in super().run(((body.start(self._closing), (head, body)),), place, context):
+                if isinstance(item, Reading):
+                    yield item
+                else:
+                    record[3] = True
+                    yield number

@@ -30,7 +30,8 @@ from collectors._process import (
     settings,
     sign,
 )
-from collectors._text import real
+from collectors._swift import AT, Match, Memory, Sheaf, Taken
+from collectors._text import real, whole
 from collectors._trouble import trouble
 from tracker.core.records import Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
@@ -60,17 +61,22 @@ def _closed(hit: Hit, step_time_us: int | None = None) -> Iterator[Record]:
     record: dict[str, Any] | None = one.pop(_RECORD, None)
     if record is None:
         return
-    one["gap"] = record["step"] - (done(hit) or 0)
-    one["empty"] = False
-    reading = Reading(
-        hit.offset,
+    reading, memory = _reading(record, step_time_us, hit.offset, one)
+    one.update(memory)
+    yield from progress(hit, reading)
+
+
+def _reading(
+    record: dict[str, Any], step_time_us: int | None, offset: int, one: Memory
+) -> tuple[Reading, Memory]:
+    return Reading(
+        offset,
         record["at"],
         record["step"],
         step_time_us,
         tokens=record.get("tokens"),
         flags=record["flags"] | (SAMPLE if step_time_us else 0),
-    )
-    yield from progress(hit, reading)
+    ), {"gap": record["step"] - (one.get("step") or 0), "empty": False}
 
 
 def _tokens(hit: Hit) -> Iterator[Record]:
@@ -85,8 +91,12 @@ def _tokens(hit: Hit) -> Iterator[Record]:
 
 
 def _rate(hit: Hit) -> Iterator[Record]:
-    rate = real(hit.group(1))
-    return _closed(hit, round(1e6 / rate) if rate and rate > 1e-9 else None)
+    return _closed(hit, _time_us(hit.group(1)))
+
+
+def _time_us(printed: bytes | None) -> int | None:
+    rate = real(printed)
+    return round(1e6 / rate) if rate and rate > 1e-9 else None
 
 
 def _loss(hit: Hit) -> Iterator[Record]:
@@ -94,6 +104,34 @@ def _loss(hit: Hit) -> Iterator[Record]:
     if record is not None and real(hit.group(1)) is None:
         record["flags"] |= NAN
     return iter(())
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    step, target, _, loss, _, tokens, _, rate = found.groups()
+    known = one.get("settings", {}).get("target_steps")
+    if one.get(_RECORD) is not None or one.get("empty", True) or known != int(target):
+        return None
+    flags = resolution(at_us) | (NAN if real(loss) is None else 0)
+    record = {"step": int(step), "at": at_us, "flags": flags, "tokens": whole(tokens)}
+    return _reading(record, _time_us(rate), offset, one)
+
+
+_METRICS: Final = (
+    rb"(?: {4}(?!train/Cross|throughput/(?:total_tokens|device/batches))"
+    rb"[^\n\r=]{1,80}=[!-~]{1,24}\n){0,40}"
+)
+_SHEAF: Final = Sheaf(
+    AT + rb"\t[\w.-]{1,60}:\d{1,7}\t(?:olmo\.)?train:\d{1,6}\tINFO\t",
+    _METRICS.join((
+        rb"\[step=(\d{1,18})/(\d{1,18})(?:,epoch=\d{1,9})?\]\n",
+        rb"() {4}train/CrossEntropyLoss=([!-~]{1,24})\n",
+        rb"() {4}throughput/total_tokens=([\d,]{1,24})\n",
+        rb"() {4}throughput/device/batches_per_second=([\d.,e-]{1,24})\n",
+    )),
+    _taken,
+    metrics=(3, 5, 7),
+    closing=7,
+)
 
 
 # -- start -----------------------------------------------------------------------------------------------
@@ -242,6 +280,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SHEAF,
 )
 
 _LINE: Final = re.compile(

@@ -34,6 +34,7 @@ from collectors._process import (
     settings,
     sign,
 )
+from collectors._swift import AT, Match, Memory, Sheaf, Taken
 from collectors._text import real, scaled, seconds_us
 from collectors._trouble import Trouble, failure, trouble
 from tracker.core.records import Json, Kind, Reading, Record
@@ -84,11 +85,16 @@ def _metric(hit: Hit) -> Iterator[Record]:
     if record is None:
         return
     record[hit.word("name") or ""] = hit.word("value")
+    if _is_last(record, one):
+        yield from _closed(hit)
+
+
+def _is_last(record: dict[str, Any], one: Memory) -> bool:
     longest = one.get("longest")
-    if longest is not None and "total tokens" in record and "device/BPS" in record:
-        base = one["base"] if _one_burst(one["burst at"], record["at"]) else one["last"]
-        if record["step"] - base >= longest:
-            yield from _closed(hit)
+    if longest is None or "total tokens" not in record or "device/BPS" not in record:
+        return False
+    base = one["base"] if _one_burst(one["burst at"], record["at"]) else one["last"]
+    return bool(record["step"] - base >= longest)
 
 
 def _closed(hit: Hit) -> Iterator[Record]:
@@ -97,6 +103,15 @@ def _closed(hit: Hit) -> Iterator[Record]:
     record: dict[str, Any] | None = one.pop("record", None)
     if record is None:
         return
+    reading = _reading(record, hit.offset, one)
+    if reading.reported_flop_per_s is not None:
+        convention = one.get("settings", {}).get("reported_convention", _CONVENTION)
+        yield from settings(hit, {"reported_convention": convention}, at_us=reading.at_us)
+    yield from progress(hit, reading)
+
+
+def _reading(record: dict[str, Any], offset: int, one: Memory) -> Reading:
+    """Return the reading of a record; how long bursts are, and a step's tokens, are remembered."""
     step, at_us, flags = record["step"], record["at"], record["flags"]
     if "last" in one:
         if not _one_burst(one["burst at"], at_us):
@@ -112,9 +127,9 @@ def _closed(hit: Hit) -> Iterator[Record]:
     flags |= SAMPLE if rate else 0
     flags |= NAN if real(str(record.get("CE loss", "0")).encode()) is None else 0
     if tokens is not None and not rounded:
-        _learn(hit, step, tokens)
-    reading = Reading(
-        hit.offset,
+        _learn(one, step, tokens)
+    return Reading(
+        offset,
         at_us,
         step,
         round(1e6 / rate) if rate and rate > 1e-9 else None,
@@ -122,12 +137,8 @@ def _closed(hit: Hit) -> Iterator[Record]:
         skipped=_skipped(record),
         flags=flags,
         reported_flop_per_s=float(flop[0]) if flop else None,
-        tokens_per_step=setting(hit, "tokens_per_step"),
+        tokens_per_step=one.get("settings", {}).get("tokens_per_step"),
     )
-    if flop:
-        convention = one.get("settings", {}).get("reported_convention", _CONVENTION)
-        yield from settings(hit, {"reported_convention": convention}, at_us=at_us)
-    yield from progress(hit, reading)
 
 
 def _skipped(record: dict[str, Any]) -> int:
@@ -136,14 +147,50 @@ def _skipped(record: dict[str, Any]) -> int:
     return int(record["skipped"]) + (now > 0)
 
 
-def _learn(hit: Hit, step: int, tokens: int) -> None:
+def _learn(one: Memory, step: int, tokens: int) -> None:
     """Take the tokens of a step from two exact odometers: they are needed once print rounds them."""
-    one = process(hit)
     before, one["exact"] = one.get("exact"), [step, tokens]
     if before is not None and step > before[0] and (tokens - before[1]) % (step - before[0]) == 0:
         per_step = (tokens - before[1]) // (step - before[0])
         if per_step > 0:
             one.setdefault("settings", {})["tokens_per_step"] = per_step
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    step, target, *values = found.groups()
+    known, before = one.get("settings", {}), one.get("record")
+    if known.get("target_steps") != int(target) or "reported_convention" not in known:
+        return None
+    if int(step) <= one["step"] or "longest" not in one:
+        return None
+    if before is not None and (before["step"] == int(step) or not _one_burst(before["at"], at_us)):
+        return None
+    skipped = 0 if before is None else _skipped(before)
+    flags = resolution(at_us)
+    record: dict[str, Any] = {"step": int(step), "at": at_us, "flags": flags, "skipped": skipped}
+    record |= {name: value.decode() for name, value in zip(_VALUES, values[1::2], strict=True) if value}
+    if not _is_last(record, one):
+        return None, {"record": record}
+    one.pop("record", None)
+    return _reading(record, offset, one), {}
+
+
+_VALUES: Final = ("CE loss", "step skipped", "total tokens", "device/flopsPS", "device/BPS")
+_METRICS: Final = (
+    rb"(?: {4}(?!train/CE loss=|optim/step skipped=|throughput/(?:total tokens|device/BPS|device/flopsPS)=)"
+    rb"[^\n\r=]{1,80}=[!-~]{1,24}\n){0,40}"
+)
+_SHEAF: Final = Sheaf(
+    AT + rb"\t[\w.-]{1,60}:\d{1,7}\tolmo_core[\w.]{1,60}:\d{1,6}\tINFO\t",
+    rb"\[step=(\d{1,18})/(\d{1,18}),epoch=\d{1,9},eta=[^\]\n\r]{0,60}\]\n"
+    rb"(?:@() {4}train/CE loss=([!-~]{1,24})\n)?(?:@() {4}optim/step skipped=([!-~]{1,24})\n)?"
+    rb"@() {4}throughput/total tokens=([!-~]{1,24})\n(?:@() {4}throughput/device/flopsPS=([!-~]{1,24})\n)?"
+    rb"@() {4}throughput/device/BPS=(\d{1,5}(?:\.\d{1,9})?)\n".replace(b"@", _METRICS),
+    _taken,
+    metrics=(3, 5, 7, 9, 11),
+    closing=11,
+)
+"""A record with metrics, of rank 0, in the order in which they are printed."""
 
 
 # -- start -----------------------------------------------------------------------------------------------
@@ -245,10 +292,13 @@ _READER: Final = Reader(
             rb"\[step=(?P<step>\d{1,18})/(?:(?P<total>\d{1,18})|\?\?\?),epoch=\d{1,9}(?P<eta>,eta=[^\]]{0,60})?\]",
             _header,
         ),
-        rule(
-            b"throughput/",
-            rb"^ {4}throughput/(?P<name>total tokens|device/BPS|device/flopsPS)=(?P<value>\S{1,24})$",
-            _metric,
+        *(
+            rule(
+                b"throughput/%s=" % name,
+                rb"^ {4}throughput/(?P<name>%s)=(?P<value>\S{1,24})$" % name,
+                _metric,
+            )
+            for name in (b"total tokens", b"device/BPS", b"device/flopsPS")
         ),
         rule(b"train/CE loss=", rb"^ {4}train/(?P<name>CE loss)=(?P<value>\S{1,24})$", _metric),
         rule(b"optim/step skipped=", rb"^ {4}optim/(?P<name>step skipped)=(?P<value>\S{1,24})$", _metric),
@@ -313,6 +363,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SHEAF,
 )
 
 _LINE: Final = re.compile(

@@ -23,6 +23,8 @@ STEPS = {
     "megatron_bridge": rb"(?<= iteration )[ \d]+(?=/)",
     "nanotron": rb"(?<=\]: iteration: )\d+",
     "nemo": rb"(?<=global_step: )\d+",
+    "olmo": rb"(?<=\[step=)\d+",
+    "olmo_core": rb"(?<=\[step=)\d+",
     "torchtitan": rb"(?<=INFO - step: )[ \d]+(?=  )",
 }
 """Where the step stands in a collector's step line."""
@@ -43,8 +45,15 @@ def reader_of(name: str) -> Reader:
 
 
 def lines_of(name: str) -> list[bytes]:
-    found = sorted(path for path in (LOGS / name).iterdir() if path.is_file())
-    return [line for path in found for line in load(path).content.split(b"\n") if line.strip()]
+    """Return the lines of a collector's fixtures; metrics that stand below a line stay with it."""
+    out: list[bytes] = []
+    for path in sorted(path for path in (LOGS / name).iterdir() if path.is_file()):
+        for line in load(path).content.split(b"\n"):
+            if line.startswith(b"    ") and out and b"[step=" in out[-1]:
+                out[-1] += b"\n" + line
+            elif line.strip():
+                out.append(line)
+    return out
 
 
 def logs(name: str, seed: int) -> bytes:
