@@ -13,12 +13,12 @@ jump (the step from which it went on).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 from collectors._lines import Hit
-from collectors._process import INCLUDES, SAMPLE, WHOLE_SECOND, process, progress
-from tracker.core.records import Reading, Record
+from collectors._process import INCLUDES, SAMPLE, WHOLE_SECOND, launched, process, progress, resumed
+from tracker.core.records import Event, Reading, Record
 
 STATE: Final = (
     rb"(?P<n>\d{1,12})/(?P<total>\d{1,12}) \[(?P<elapsed>(?:\d{1,5}:)?\d\d:\d\d)<[^,\]]{1,24}, {0,4}"
@@ -41,19 +41,56 @@ def bar_of(hit: Hit) -> dict[str, Any]:
     return bar
 
 
-def begins_again(hit: Hit) -> bool:
-    """Tell whether the state 0/N is of a new process: one has trained, and then failed or was long ago."""
+def begins(hit: Hit, framework: str) -> Iterator[Event]:
+    """Take the state 0/N, as a bar is first drawn: a process begins to train, or an epoch, or a node's bar.
+
+    It is another process where one has trained and then failed, or has begun long ago.
+    """
     bar = bar_of(hit)
+    if "last" in bar and (_failed(hit) or hit.offset - bar.get("zero", hit.offset) > _SAME_START_BYTES):
+        hit.state["process"] = {}
+    if not process(hit).get("ran"):
+        yield from launched(hit, "bar", framework)
+    bar = bar_of(hit)
+    bar["zeroed"] = True
     if "last" not in bar:
-        return False
-    return _failed(hit) or hit.offset - bar.get("zero", hit.offset) > _SAME_START_BYTES
+        bar["whole"] = True
+        bar.setdefault("zero", hit.offset)
+
+
+def advances(hit: Hit, framework: str, step: int, clock_s: Callable[[], int]) -> Generator[Event, None, bool]:
+    """Take a state; return whether it is progress. Yield what it shows: another process, where that goes on.
+
+    `clock_s` returns the bar's time, and is asked again where the process is another one.
+    """
+    bar = bar_of(hit)
+    what = _moved(hit, step, clock_s())
+    if what == "restart":
+        hit.state["process"] = {}
+        yield from launched(hit, "bar", framework)
+        bar_of(hit)["whole"] = "zeroed" in bar
+        what, bar = _moved(hit, step, clock_s()), bar_of(hit)
+    if what == "new" and (jump := bar.pop("jump", None)) is not None:
+        yield from resumed(hit, jump)
+    return what == "new"
+
+
+def in_epochs(hit: Hit, epoch: int, s: int) -> int:
+    """Return the time of all bars of this process, where each epoch draws one; an earlier
+    epoch is another process's."""
+    known: list[int] = process(hit).get("epoch", [epoch, 0, 0])
+    if epoch < known[0]:
+        return s
+    before_s = known[1] + known[2] if epoch > known[0] else known[1]
+    process(hit)["epoch"] = [epoch, before_s, s if epoch > known[0] else max(s, known[2])]
+    return before_s + s
 
 
 def _failed(hit: Hit) -> bool:
     return any(hit.state.get(key) for key in _TROUBLE)
 
 
-def moved(hit: Hit, step: int, s: int) -> str:
+def _moved(hit: Hit, step: int, s: int) -> str:
     """Take a state of the bar; return what it is.
 
     "new": progress; "same": the state before, drawn again; "copy": what another node's bar has shown;

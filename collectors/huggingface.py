@@ -14,7 +14,8 @@ import re
 from collections.abc import Generator, Iterator
 from typing import Any, Final
 
-from collectors._bars import STATE, bar_of, begins_again, due, moved, told
+from collectors._bars import STATE, advances, bar_of, due, told
+from collectors._bars import begins as draws
 from collectors._clock import stamp_us
 from collectors._deepspeed import rules
 from collectors._events import EVENTS, FOLLOWERS
@@ -32,7 +33,6 @@ from collectors._process import (
     process,
     progress,
     resolution,
-    resumed,
     setting,
     settings,
 )
@@ -68,10 +68,9 @@ def _bar(hit: Hit) -> Iterator[Record]:
     if n is None or not total or (target is not None and total != target):
         return
     if n == 0:
-        yield from _zero(hit, total)
-        return
-    if target is None:
+        yield from draws(hit, NAME)
         yield from settings(hit, {"target_steps": total})
+        return
     if process(hit).get("other"):  # the engine's lines have told the steps already
         return
     new = yield from _advanced(hit, n, total, s)
@@ -82,35 +81,12 @@ def _bar(hit: Hit) -> Iterator[Record]:
 
 def _advanced(hit: Hit, n: int, total: int, s: int) -> Generator[Record, None, bool]:
     """Take a state; return whether it is progress. Yield what it shows of the process."""
-    bar = bar_of(hit)
-    what = moved(hit, n, s)
-    if what == "restart":
-        hit.state["process"] = {}
-        yield from launched(hit, "bar", NAME)
-        yield from settings(hit, {"target_steps": total})
-        bar_of(hit)["whole"] = "zeroed" in bar
-        what, bar = moved(hit, n, s), bar_of(hit)
-    if what != "new":
-        return False
-    bar["fresh"] = True
-    _anchor(hit, n, s)
-    if (jump := bar.pop("jump", None)) is not None:
-        yield from resumed(hit, jump)
-    return True
-
-
-def _zero(hit: Hit, total: int) -> Iterator[Record]:
-    """The bar as it is first drawn: a process begins to train, unless another node's bar says it."""
-    if begins_again(hit):
-        hit.state["process"] = {}
-    if not process(hit).get("ran"):
-        yield from launched(hit, "bar", NAME)
-        yield from settings(hit, {"target_steps": total})
-    bar = bar_of(hit)
-    bar["zeroed"] = True
-    if "last" not in bar:
-        bar["whole"] = True
-        bar.setdefault("zero", hit.offset)
+    new = yield from advances(hit, NAME, n, lambda: s)
+    yield from settings(hit, {"target_steps": total})
+    if new:
+        bar_of(hit)["fresh"] = True
+        _anchor(hit, n, s)
+    return new
 
 
 def _anchor(hit: Hit, step: int, s: int) -> None:

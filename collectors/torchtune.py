@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from collectors._bars import STATE, bar_of, begins_again, due, moved, told
+from collectors._bars import STATE, advances, due, in_epochs, told
+from collectors._bars import begins as draws
 from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._lines import Hit, Reader, rule
@@ -27,7 +28,6 @@ from collectors._process import (
     launched,
     process,
     progress,
-    resumed,
     settings,
 )
 from collectors._text import real, seconds_us
@@ -44,46 +44,15 @@ def _bar(hit: Hit) -> Iterator[Record]:
     step, epoch, s = hit.count("step"), hit.count("epoch"), elapsed_s(hit.group("elapsed") or b"0")
     if step is None or epoch is None:
         return
-    what = moved(hit, step, _since_start_s(hit, epoch, s))
-    if what == "restart":
-        zeroed = "zeroed" in bar_of(hit)
-        hit.state["process"] = {}
-        yield from launched(hit, "bar", _NAME)
-        bar_of(hit)["whole"] = zeroed
-        what = moved(hit, step, _since_start_s(hit, epoch, s))
-    if what != "new":
-        return
-    if (jump := bar_of(hit).pop("jump", None)) is not None:
-        yield from resumed(hit, jump)
+    new = yield from advances(hit, _NAME, step, lambda: in_epochs(hit, epoch, s))
     nan = real(hit.group("loss")) is None
-    if nan or due(hit):
+    if new and (nan or due(hit)):
         yield from told(hit, flags=NAN if nan else 0)
 
 
-def _since_start_s(hit: Hit, epoch: int, s: int) -> int:
-    """Return the time of all bars of this process; an earlier epoch is another process's."""
-    known: list[int] = process(hit).get("epoch", [epoch, 0, 0])
-    if epoch > known[0]:
-        known = [epoch, known[1] + known[2], s]
-    elif epoch == known[0]:
-        known = [epoch, known[1], max(s, known[2])]
-    else:
-        return s
-    process(hit)["epoch"] = known
-    return known[1] + s
-
-
 def _zero(hit: Hit) -> Iterator[Record]:
-    """A bar as it is first drawn, without a name: a process begins to train, or its next epoch."""
-    if begins_again(hit):
-        hit.state["process"] = {}
-    if not process(hit).get("ran"):
-        yield from launched(hit, "bar", _NAME)
-    bar = bar_of(hit)
-    bar["zeroed"] = True
-    if "last" not in bar:
-        bar["whole"] = True
-        bar.setdefault("zero", hit.offset)
+    """A bar as it is first drawn, without a name."""
+    yield from draws(hit, _NAME)
 
 
 def _line(hit: Hit) -> Iterator[Record]:

@@ -103,9 +103,13 @@ def _end(body: Mapping[str, Any], last: int, offset: int) -> Iterator[Record]:
         yield reading
 
 
+_OPENING: Final = re.compile(rb'\s{0,80}\{\s{0,8}\n\s{0,80}"')
+"""It is written indented; an object on one line is of another file."""
+
+
 def detect(head: bytes) -> Evidence | None:
     """Find the names that only this document has; its beginning is enough."""
-    if head.lstrip()[:1] != b"{" or b'"global_step":' not in head:
+    if _OPENING.match(head) is None or b'"global_step":' not in head:
         return None
     if b'"log_history":' in head or b'"is_hyper_param_search":' in head:
         return Evidence(score=97, text="a JSON object with global_step and log_history")
