@@ -107,8 +107,9 @@ def cli() -> str:
 
     def add(name: str, command: click.Command, parent: click.Context | None) -> None:
         context = click.Context(
-            command, info_name=name, parent=parent, max_content_width=100, terminal_width=100
-        )
+            command, info_name=name, parent=parent, max_content_width=100, terminal_width=100,
+            help_option_names=["-h", "--help"],
+        )  # fmt: skip
         parts.extend([f"## `{context.command_path}`\n", "```text", command.get_help(context), "```\n"])
         if isinstance(command, click.Group) and parent is not None:
             for inner in command.list_commands(context):
@@ -117,7 +118,10 @@ def cli() -> str:
                     add(inner, found, context)
 
     add("tracker", root, None)
-    top = click.Context(root, info_name="tracker", max_content_width=100, terminal_width=100)
+    top = click.Context(
+        root, info_name="tracker", max_content_width=100, terminal_width=100,
+        help_option_names=["-h", "--help"],
+    )  # fmt: skip
     for name in COMMANDS:
         command = root.get_command(top, name)
         assert command is not None

@@ -5,9 +5,11 @@ python -m tests.console_blocks docs/calculators.md docs/references.md
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +40,19 @@ def renewed(page: str) -> str:
     return BLOCK.sub(lambda m: m.group(1) + m.group(2) + printed(m.group(2)) + m.group(4), page)
 
 
+def demo(folder: Path) -> None:
+    """Make the bundled run in a folder, for blocks that ask about it."""
+    done = CliRunner().invoke(root, ["demo", "--directory", str(folder / "demo")], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        path = Path(name)
-        path.write_text(renewed(path.read_text("utf-8")), "utf-8")
+    pages = [Path(name).resolve() for name in sys.argv[1:]]
+    home = Path.cwd()
+    with tempfile.TemporaryDirectory() as temporary:
+        demo(Path(temporary))
+        os.chdir(temporary)
+        for page in pages:
+            page.write_text(renewed(page.read_text("utf-8")), "utf-8")
+        os.chdir(home)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console_blocks import blocks, printed
+from tests.console_blocks import blocks, demo, printed
 from tracker.core.hardware import accelerators
 from tracker.core.plan_check import CODES
 
@@ -19,7 +19,8 @@ MODULES = (
     "reports.figures", "tracker.core._checks", "tracker.core.chain", "tracker.core.convert",
     "tracker.core.definitions", "tracker.core.energy", "tracker.core.failures", "tracker.core.flop",
     "tracker.core.goodput_model", "tracker.core.hardware", "tracker.core.plan", "tracker.core.plan_check",
-    "tracker.core.poisson", "tracker.core.prices", "tracker.core.references", "tracker.core.variance",
+    "tracker.core.poisson", "tracker.core.prices", "tracker.core.references",
+    "tracker.core.run_money", "tracker.core.variance",
 )  # fmt: skip
 
 
@@ -28,9 +29,20 @@ def shown() -> list[tuple[str, str, str]]:
     return [(page, *block) for page in PAGES for block in blocks((DOCS / page).read_text("utf-8"))]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the demo's run in it."""
+    made = tmp_path_factory.mktemp("pages")
+    demo(made)
+    return made
+
+
 @pytest.mark.parametrize(("page", "command", "output"), shown(), ids=lambda value: str(value)[:40].strip())
-def test_a_pages_output_is_what_the_command_prints(page: str, command: str, output: str) -> None:
+def test_a_pages_output_is_what_the_command_prints(
+    page: str, command: str, output: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Renew them with `python -m tests.console_blocks docs/calculators.md docs/references.md`."""
+    monkeypatch.chdir(folder)
     assert output == printed(command), page
 
 

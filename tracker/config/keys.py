@@ -80,7 +80,7 @@ MODEL: Final = Section(
         Key("heads", kinds.COUNT, "Attention heads.", "unknown", "40"),
         Key("head_dim", kinds.COUNT, "Dimension of one head.", "hidden_size / heads", "128"),
         Key("causal", kinds.BOOLEAN, "Count attention FLOPs for the lower triangle only; false counts the "
-            "full square, as many published figures do.", "true", "true"),
+            "full square, as many published figures do.", "false", "true"),
         Key("experts", kinds.COUNT, "Routed experts of a mixture.", "none: a dense model", "64"),
         Key("experts_per_token", kinds.COUNT, "Routed experts that one token visits.", "unknown", "4"),
     ),
