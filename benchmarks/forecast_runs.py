@@ -104,7 +104,7 @@ class _World:
                 self.maintain = rng.uniform(8, 30) * DAY
                 kinds.add("planned")
             if rng.random() < 0.4:
-                self.rollbacks = rng.uniform(0.5, 4) / self.work_days
+                self.rollbacks = math.exp(rng.uniform(math.log(1 / 40), math.log(1 / 6)))  # a day
                 kinds.add("rollback")
         self.kinds = frozenset(kinds)
         self.jump_every = math.exp(rng.uniform(math.log(4), math.log(40))) * DAY
@@ -250,7 +250,7 @@ class _World:
                 next_maintain = t + self.maintain * rng.uniform(0.8, 1.2)
             if roll:
                 wait += rng.expovariate(1 / (1.5 * H))
-                back = rng.uniform(2, 20) * H
+                back = rng.uniform(0.5, 14) * H
                 target = step - back / self.step_s
                 saved = [s for s in saved if s <= max(target, 0)] or [0]
             t = max(t, begun + 30) if kind == "fail" else t
