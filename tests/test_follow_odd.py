@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.follow_world import World, append
+from tests.follow_world import BANNER, World, append, packed
 from tracker.follow.cursor import fingerprint, fingerprint_length, first_line, signed
 from tracker.follow.glob import Pattern, Scan, reason, unrotated
 
@@ -64,6 +64,37 @@ def test_a_folder_that_may_not_be_listed_is_said_and_nothing_in_it_is_given_up()
 
         assert world.poll() == b"two\n"
         assert world.streams() == [b"one\ntwo\n"]
+
+
+def test_an_unreadable_file_keeps_no_other_waiting() -> None:
+    """Although both begin with the same banner, and the readable one might be its copy."""
+    with nobody() as folder:
+        append(folder / "a.log", BANNER + b"one\n")
+        world = World(folder)
+        world.poll()
+        world.restart()
+        (folder / "a.log").chmod(0)
+        append(folder / "b.log", BANNER + b"two\n")
+
+        assert world.settle() == BANNER + b"two\n"
+
+
+def test_a_doubt_that_cannot_be_settled_keeps_no_other_waiting() -> None:
+    """A file that was written anew and may not be read any more gives up its stream."""
+    with nobody() as folder:
+        append(folder / "a.log", BANNER + b"one\n")
+        world = World(folder)
+        world.poll()
+        (folder / "a.log").write_bytes(BANNER)
+        (folder / "a.log").chmod(0)
+        append(folder / "b.log", BANNER + b"two\n")
+        assert world.poll() == b""
+        world.tick(5)
+        assert world.poll() == b""
+        world.tick(6)
+
+        assert world.poll() + world.settle() == BANNER + b"two\n"
+        assert world.reasons() == {"a.log": "permission denied"}
 
 
 def test_a_file_named_in_full_needs_no_list_of_its_folder() -> None:
@@ -158,6 +189,19 @@ def test_a_file_that_becomes_a_pipe_is_not_opened(tmp_path: Path) -> None:
 
     assert world.settle() == b""
     assert world.reasons() == {"a.log": "is a named pipe"}
+
+
+def test_an_archive_that_is_never_finished_keeps_no_file_waiting(tmp_path: Path) -> None:
+    """Although it lies where a stream with the same banner was."""
+    log = tmp_path / "a.log"
+    append(log, BANNER + b"one\n")
+    world = World(tmp_path)
+    world.poll()
+    log.write_bytes(packed(BANNER * 99)[:50])
+    append(tmp_path / "b.log", BANNER + b"two\n")
+
+    assert world.settle() == BANNER + b"two\n"
+    assert "incomplete" in world.reasons()["a.log"]
 
 
 def test_odd_names_are_followed_and_shown_as_text(tmp_path: Path) -> None:

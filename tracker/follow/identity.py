@@ -15,7 +15,7 @@ from tracker.follow import cursor as evidence
 from tracker.follow.cursor import HEAD_BYTES, TAIL_BYTES, Cursor, fingerprint, fingerprint_length
 from tracker.follow.files import File, Poll, Pool
 from tracker.follow.lines import BLOCK_BYTES
-from tracker.follow.source import GZIP_MAGIC, GzipSource
+from tracker.follow.source import GZIP_MAGIC, GzipSource, Unreadable
 from tracker.follow.streams import Streams
 
 _MANY: Final = 256
@@ -210,15 +210,18 @@ class Identity:
 
         Returns the verdict and up to where they agree.
         """
-        lengths = []
-        for one in (file, other):
-            length = yield from self.length(one)
-            if length is None:
-                return "unsure", start
-            lengths.append(length)
+        lengths = [(yield from self.length(file))]
+        try:
+            lengths.append((yield from self.length(other)))
+        except FileNotFoundError:
+            return "unsure", start
+        except (OSError, Unreadable):
+            return "differs", start  # what cannot be read keeps no other file waiting
+        if lengths[0] is None or lengths[1] is None:
+            return "unsure", start
         if lengths[1] < (other.stream.offset if other.stream else 0):
             return "unsure", start
-        at, end, size = start, min(lengths), _FIRST_BLOCK_BYTES
+        at, end, size = start, min(lengths[0], lengths[1]), _FIRST_BLOCK_BYTES
         while at < end:
             if self._poll.spent():
                 yield
@@ -226,7 +229,12 @@ class Identity:
                     return "unsure", at
             size = min(size, end - at)
             left = self._pool.get(file).read(at, size)
-            right = self._pool.get(other).read(at, size)
+            try:
+                right = self._pool.get(other).read(at, size)
+            except FileNotFoundError:
+                return "unsure", at
+            except (OSError, Unreadable):
+                return "differs", at
             self._poll.spend(len(left) + len(right))
             common = min(len(left), len(right))
             if left[:common] != right[:common]:

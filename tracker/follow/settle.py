@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from tracker.follow.census import Census
 from tracker.follow.cursor import Chunk, Cursor
@@ -21,6 +22,9 @@ from tracker.follow.health import Counters
 from tracker.follow.identity import Identity
 from tracker.follow.source import Unreadable
 from tracker.follow.streams import Streams
+
+_DOUBT_S: Final = 10.0
+"""How long a file that contradicts its cursor, and cannot be read to see why, keeps its stream."""
 
 
 class Settler:
@@ -116,6 +120,10 @@ class Settler:
             self._poll.short |= self._poll.look_again(self._poll.now_s)
         else:
             file.problem = reason(error)
+        since = file.doubted_s
+        if since is not None and self._poll.now_s - since > _DOUBT_S:
+            self._trust(file)
+            self._release(file)  # other files with this beginning have waited long enough
 
     def seen(self, file: File, one: Cursor) -> Cursor:
         """Return a cursor with the file's whereabouts of now."""
@@ -157,7 +165,7 @@ class Settler:
         if holds and not one.offset and self._identity.starts(file) != one.first_line:
             self._release(file)  # nothing was read yet, so nothing is contradicted
             return
-        if holds is False and not file.outside:
+        if not holds and not file.outside:
             if file.doubted_s is None:
                 file.doubted_s = self._poll.now_s
                 self._doubted.add(file)
@@ -166,11 +174,12 @@ class Settler:
             if file.gone_s is None:
                 self._pool.close(file)  # a new descriptor: a network file system asks its server
             holds = yield from self._identity.holds(file, one)
-        if holds is None:
-            file.checked = file.settled = file.stamp
-        elif holds:
+        if holds:
             file.checked = file.stamp
             self._trust(file)
+        elif holds is None:
+            self._trust(file)
+            self._release(file)  # packed, not complete: when it is, it may claim the stream again
         elif file.outside:
             self._release(file)  # the inode belongs to a stranger now
         else:
