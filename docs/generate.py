@@ -106,6 +106,8 @@ def cli() -> str:
     parts = [GENERATED, CLI]
 
     def add(name: str, command: click.Command, parent: click.Context | None) -> None:
+        if hasattr(command, "_help_option"):
+            command._help_option = None  # click keeps the first one made, by whatever context
         context = click.Context(
             command, info_name=name, parent=parent, max_content_width=100, terminal_width=100,
             help_option_names=["-h", "--help"],

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tracker.config import Config, ConfigError, kinds, load, parse
 from tracker.config import keys as k
 from tracker.config.kinds import Kind
+from tracker.core.plan import PlannedConversion
+from tracker.core.plan_check import check_plan
 from tracker.core.settings import Model
 from tracker.interfaces import Collector, Context
 
@@ -244,6 +246,14 @@ def test_a_key_outside_any_table_says_where_it_belongs() -> None:
                      "expected stages that sum to plan.tokens", id="stages-that-do-not-sum"),
         pytest.param(MINIMAL + "[plan]\ngpu_hour_price=2\n[[plan.price]]\ngpu_hour_price=3", "not both",
                      id="prices"),
+        pytest.param(MINIMAL + "[plan]\n[[plan.price]]\ngpu_hour_price=2\n[[plan.price]]\ngpu_hour_price=3",
+                     "a date on every price but the first", id="a-price-without-a-date"),
+        pytest.param(MINIMAL + "[plan]\n[[plan.price]]\ngpu_hour_price=2\nfrom=2026-03-01\n[[plan.price]]\n"
+                     "gpu_hour_price=3\nfrom=2026-02-01", "ascending order", id="prices-out-of-order"),
+        pytest.param(MINIMAL + "[plan.conversion]\nfrom='a100'\nratio=2.5\nto='h1000'",
+                     "plan.conversion.to = 'h1000'", id="a-conversion-to-nothing"),
+        pytest.param(MINIMAL + "[plan.conversion]\nfrom='a100'", "plan.conversion.ratio: missing",
+                     id="half-a-conversion"),
         pytest.param(MINIMAL + "[model]\nactive_params=2e9\ntotal_params=1e9\n[plan]\ntokens=1e12",
                      "at most total_params", id="more-active-than-total"),
         pytest.param(MINIMAL + "[report]\n[report.mail]\nhost='h'\nfrom='a@b'\nto='c@d'\nuser='u'",
@@ -306,6 +316,44 @@ def test_the_example_shows_every_table() -> None:
     absent = [s.name for s in k.SECTIONS.values() if s.header not in text]
 
     assert set(absent) == {"plan.stage", "plan.price"}  # shown in docs/configuration.md
+
+
+def test_a_conversion_goes_to_the_plans_own_device() -> None:
+    """Where it names none; without any device it is not checked, and that is said."""
+    conversion = "[plan]\n[plan.conversion]\nfrom='a100-sxm'\nratio=3.17\n"
+    plan = read(MINIMAL + "[hardware]\ngpu='h100-sxm'\n" + conversion).settings.plan
+    lacking = read(MINIMAL + conversion)
+
+    assert plan is not None
+    assert plan.conversion == PlannedConversion(from_gpu="a100-sxm", to_gpu="h100-sxm", ratio=3.17)
+    assert [w.code for w in check_plan(plan)] == ["spec_sheet_conversion"]
+    assert any("[plan.conversion] is not checked" in warning for warning in lacking.warnings)
+
+
+def test_prices_change_from_their_dates_on() -> None:
+    """A date without an offset is in the run's timezone."""
+    plan = read(
+        "[run]\nname='r'\ntimezone='Europe/Berlin'\n[plan]\n[[plan.price]]\ngpu_hour_price=2\n"
+        "[[plan.price]]\ngpu_hour_price=3\nfrom=2026-02-01T00:00:00"
+    ).settings.plan
+
+    assert plan is not None
+    assert plan.price_list is not None
+    change = dt.datetime(2026, 1, 31, 23, tzinfo=dt.UTC)
+    assert plan.price_list.at(change - dt.timedelta(seconds=1)) == 2
+    assert plan.price_list.at(change) == 3
+
+
+def test_a_peak_can_be_vouched_for() -> None:
+    """The plan check asks for it by these names, so the config takes them; a given peak keeps its device."""
+    plan = read(
+        MINIMAL + "[hardware]\ngpu='h100-sxm'\npeak_tflops=989\nprecision='fp8'\n[plan]\n"
+        "[plan.sources]\npeak='BF16 as a reference'\nprecision='fp8'\nactive_params='the config'"
+    ).settings.plan
+
+    assert plan is not None
+    assert "precision_mismatch" not in {w.code for w in check_plan(plan)}
+    assert plan.power_w == 700
 
 
 def test_model_keys_are_the_settings_of_the_core() -> None:
