@@ -19,6 +19,7 @@ import datetime as dt
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tests.factories import ListFacts, facts_from
@@ -51,7 +52,9 @@ def _event(log: list[Reading | Event], kind: Kind, at: int, step: int | None = N
     log.append(Event(offset=100 * len(log), kind=kind, at_us=at, step=step, data=data))
 
 
-def _reading(log: list[Reading | Event], at: int, step: int, tokens: int, step_s: float | None = None) -> None:
+def _reading(
+    log: list[Reading | Event], at: int, step: int, tokens: int, step_s: float | None = None
+) -> None:
     time_us = None if step_s is None else round(step_s * S)
     log.append(Reading(100 * len(log), at, step, time_us, tokens=tokens, flags=EXCLUDES if step_s else 0))
 
@@ -226,7 +229,7 @@ def nanogpt(folder: Path) -> Iterator[RealRun]:
                 continue
             times = [(p, float(row[f"t_s_at_{p}pct"])) for p in _AT if row[f"t_s_at_{p}pct"]]
             whole, steps = float(row["t_s_at_100pct"]), int(row["steps_total"])
-            increasing = all(a < b for (_, a), (_, b) in zip(times, times[1:], strict=False))
+            increasing = all(a < b for (_, a), (_, b) in pairwise(times))
             if not increasing or times[-1][1] >= whole or steps < 100:
                 continue
             start = 1_700_000_000 * S

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from reports.numbers import UNKNOWN, count, factor, hours, moment, per_cent, scaled, seconds
+from tracker.core.forecast.value import Forecast
 from tracker.core.ledger import BUCKETS
 from tracker.core.run_facts import run_variance
 from tracker.core.run_money import costs, drawn
@@ -33,6 +34,8 @@ def status_pairs(snapshot: Snapshot) -> list[Pair]:
         ("MTBF", _mtbf(snapshot)),
     ]
     pairs += [(name, said) for name, said in (("cost", _cost(snapshot)), ("plan", _plan(snapshot))) if said]
+    if snapshot.forecast is not None:
+        pairs.append(("forecast", _forecast(snapshot.forecast)))
     if snapshot.operating_point:
         pairs.append(("trains on", _operating_point(snapshot)))
     if snapshot.rejects:
@@ -44,6 +47,12 @@ def status_pairs(snapshot: Snapshot) -> list[Pair]:
     if snapshot.unknown:
         pairs.append(("not known", "\n".join(snapshot.unknown)))
     return pairs
+
+
+def _forecast(forecast: Forecast) -> str:
+    if forecast.sentences:
+        return "\n".join(forecast.sentences[:2])
+    return f"{UNKNOWN} ({forecast.reasons[0]})" if forecast.reasons else UNKNOWN
 
 
 def _state(snapshot: Snapshot) -> str:

@@ -45,7 +45,7 @@ def demo(directory: Path | None) -> None:
     talk(f"A SIMULATED run: no GPU ran for it. Its raw logs are in {folder}, the store begins empty.")
     health = app.ingest_once(config, final=True)
     talk(f"{health.files} files read: {health.lines:,} lines, {health.readings:,} readings.\n")
-    snapshot = app.snapshot_now(config, as_of_us=as_of_us)
+    snapshot = app.forecast_now(config, as_of_us=as_of_us).snapshot
     print_pairs(status_pairs(snapshot))
     click.echo()
     print_table(total_table(snapshot))
