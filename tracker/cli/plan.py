@@ -71,7 +71,9 @@ _STAGE = "NAME=TOKENS[@SEQUENCE][xGPUS], such as extension=0.8T@131072x2048"
 @click.option("--heads", type=int, help="Attention heads.")
 @click.option("--head-dim", type=int, help="Dimension of a head.")
 @click.option(
-    "--causal/--full-attention", default=None, help="Count half of attention (default), or all of it."
+    "--causal/--full-attention",
+    default=None,
+    help="Count half of attention, or all of it (default, as PaLM).",
 )
 @click.option(
     "--stage",
@@ -129,7 +131,7 @@ def plan(
     fields = _fields(given, settings)
     measured: MeasuredPlan | None = None
     if settings is None or snapshot is None:
-        fields.setdefault("causal", True)
+        fields.setdefault("causal", False)
         made = Plan(**fields)
     elif from_run is not None:
         measured = plan_from_run(snapshot, fields)
