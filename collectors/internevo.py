@@ -16,57 +16,80 @@ from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._process import (
     NAN,
-    SAMPLE,
     begins,
     ends,
     launched,
     process,
     progress,
     resumed,
-    setting,
     settings,
 )
+from collectors._swift import AT, Match, Memory, Swift, Taken
 from collectors._text import real, seconds_us, whole
 from tracker.core.records import Flag, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
 
 _NAME: Final = "InternEvo"
 _FIELD: Final = re.compile(
-    rb"(?:^|[ ,])(tflops|step|loss|num_consumed_tokens|inf_nan_skip_batches|tgs \(tokens/gpu/second\))="
-    rb"([^\s,{]{1,32})"
+    rb"(?:^|[ ,])(tflops|step|loss|num_consumed_tokens|inf_nan_skip_batches)=([^\s,{]{1,32})"
 )
 _CONVENTION: Final = "Megatron's formula: attention in full, recompute counted where checkpointing is on"
 
 
 def _step(hit: Hit) -> Iterator[Record]:
-    """The rate is of this step alone, and of one GPU: stamps make the windows."""
+    """Its rate is of this step alone: stamps make the windows."""
     found = dict(_FIELD.findall(hit.group("rest") or b""))
     step, tokens = whole(found.get(b"step")), whole(found.get(b"num_consumed_tokens"))
     if step is None or tokens is None or b"loss" not in found:
         yield hit.reject("torn step line")
         return
-    one = process(hit)
-    before, skips = one.get("tokens"), whole(found.get(b"inf_nan_skip_batches"))
-    rate, gpus = real(found.get(b"tgs (tokens/gpu/second)")), setting(hit, "gpus")
-    in_step = tokens - before[1] if before and step == before[0] else None
-    step_time_us = round(in_step * 1e6 / (rate * gpus)) if in_step and rate and gpus else None
-    tflop = real(found.get(b"tflops"))
-    flags = (SAMPLE if step_time_us else 0) | (NAN if real(found[b"loss"]) is None else 0)
-    flags |= int(Flag.REPORTED_HARDWARE) if tflop else 0
-    known = one.get("skips")
-    reading = Reading(
-        hit.offset,
-        hit.stamp_us(),
+    one, skips = process(hit), whole(found.get(b"inf_nan_skip_batches"))
+    reading = _reading(
+        step, tokens, found[b"loss"], found.get(b"tflops"), skips, hit.stamp_us(), hit.offset, one
+    )
+    yield from settings(hit, {"reported_convention": _CONVENTION} if reading.reported_flop_per_s else {})
+    yield from progress(hit, reading)
+    process(hit)["skips"] = skips
+
+
+def _reading(
+    step: int,
+    tokens: int,
+    loss: bytes,
+    printed: bytes | None,
+    skips: int | None,
+    at_us: int | None,
+    offset: int,
+    one: Memory,
+) -> Reading:
+    tflop, known = real(printed), one.get("skips")
+    return Reading(
+        offset,
+        at_us,
         step + 1,
-        step_time_us,
         tokens=tokens,
         skipped=skips - known if skips is not None and known is not None and skips > known else 0,
-        flags=flags,
+        flags=(NAN if real(loss) is None else 0) | (int(Flag.REPORTED_HARDWARE) if tflop else 0),
         reported_flop_per_s=tflop * 1e12 if tflop else None,
     )
-    yield from settings(hit, {"reported_convention": _CONVENTION} if tflop else {})
-    yield from progress(hit, reading)
-    one["tokens"], one["skips"] = [step + 1, tokens], skips
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    tflop, step, loss, tokens, skips = found.groups()
+    if one.get("settings", {}).get("reported_convention") is None:
+        return None
+    count = int(skips)
+    return _reading(int(step), int(tokens), loss, tflop, count, at_us, offset, one), {"skips": count}
+
+
+_SWIFT: Final = Swift(
+    b"record_current_batch",
+    AT + rb"\t[A-Z]{4,8} \w{1,40}\.py:\d{1,6} in ",
+    rb"record_current_batch_training_metrics -- tflops=([\d.]{1,16})[ ,]step=(\d{1,15})[ ,]loss=([\d.]{1,20})"
+    rb"[ ,][^\n]{1,1500}?[ ,]num_consumed_tokens=(\d{1,18})[ ,]inf_nan_skip_batches=(\d{1,15})[ ,]"
+    rb"[^\n\r]{0,2000}\n",
+    _taken,
+)
 
 
 def _new_run(hit: Hit) -> Iterator[Record]:
@@ -110,6 +133,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 

@@ -14,9 +14,10 @@ from collectors._clock import local_us, wall_us
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._process import NAN, SAMPLE, begins, ends, exits, launched, progress, resumed, settings
+from collectors._swift import Match, Memory, Swift, Taken
 from collectors._text import real, seconds_us
 from tracker.core.records import Kind, Reading, Record
-from tracker.interfaces import Collector, Evidence
+from tracker.interfaces import Collector, Context, Evidence
 
 _NAME: Final = "lingua"
 _STAMP: Final = re.compile(rb"(\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - [\d:]{7,12} - ")
@@ -39,12 +40,40 @@ def _step(hit: Hit) -> Iterator[Record]:
     if step is None or b"loss" not in found or not time_us:
         yield hit.reject("torn step line")
         return
-    flop = real(found.get(b"flops"))
-    flags = SAMPLE | (NAN if real(found[b"loss"]) is None else 0)
-    yield from settings(hit, {"reported_convention": _CONVENTION} if flop else {}, at_us=_at(hit))
-    yield from progress(
-        hit, Reading(hit.offset, _at(hit), step, time_us, flags=flags, reported_flop_per_s=flop or None)
-    )
+    reading = _reading(step, time_us, found[b"loss"], found.get(b"flops"), _at(hit), hit.offset)
+    claimed = reading.reported_flop_per_s is not None
+    yield from settings(hit, {"reported_convention": _CONVENTION} if claimed else {}, at_us=reading.at_us)
+    yield from progress(hit, reading)
+
+
+def _reading(
+    step: int, time_us: int, loss: bytes, flops: bytes | None, at_us: int | None, offset: int
+) -> Reading:
+    flags = SAMPLE | (NAN if real(loss) is None else 0)
+    return Reading(offset, at_us, step, time_us, flags=flags, reported_flop_per_s=real(flops) or None)
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    step, loss, flops, took = found.groups()
+    time_us = seconds_us(took)
+    if not time_us or one.get("settings", {}).get("reported_convention") is None:
+        return None
+    return _reading(int(step), time_us, loss, flops, at_us, offset), {}
+
+
+def _head_us(found: Match, context: Context) -> int | None:
+    wall = wall_us(b"20" + found["short"])
+    return None if wall is None else local_us(wall, context)
+
+
+_SWIFT: Final = Swift(
+    b"step: ",
+    rb"[A-Z]{4,8} {1,4}(?P<short>\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - [\d:]{7,12} - ",
+    rb"step: (\d{1,15})  acc: \d{1,6}  loss: {1,8}([\d.]{1,20})  grad: \S{1,16}  flops: ([\d.e+]{1,16})  "
+    rb"wps: \S{1,16}  iter: {1,8}([\d.]{1,16})  [^\n\r]{0,200}\n",
+    _taken,
+    stamp=_head_us,
+)
 
 
 def _job(hit: Hit) -> Iterator[Record]:
@@ -86,6 +115,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 

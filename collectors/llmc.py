@@ -25,10 +25,10 @@ from collectors._process import (
     process,
     progress,
     resolution,
-    setting,
     settings,
 )
-from collectors._text import seconds_us
+from collectors._swift import Match, Memory, Swift, Taken
+from collectors._text import real, seconds_us
 from tracker.core.records import Json, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
 
@@ -57,24 +57,54 @@ def _step(hit: Hit) -> Iterator[Record]:
     if step is None or not time_us:
         yield hit.reject("torn step line")
         return
-    at_us, one = hit.stamp_us(), process(hit)
-    share, peak = hit.number("mfu"), one.get("peak")
-    claimed = share is not None and share > 0 and peak is not None
-    flags = resolution(at_us) | EXCLUDES | (NAN if hit.number("loss") is None else 0)
-    reading = Reading(
-        hit.offset,
-        at_us,
-        step,
-        time_us,
-        skipped=one.pop("skipped", 0),
-        flags=flags,
-        reported_flop_per_s=share / 100 * peak if claimed and share is not None and peak else None,
-        tokens_per_step=setting(hit, "tokens_per_step"),
-    )
-    yield from settings(hit, {"reported_convention": _CONVENTION} if claimed else {})
+    one = process(hit)
+    reading = _reading(step, time_us, hit.group("loss"), hit.number("mfu"), hit.stamp_us(), hit.offset, one)
+    reading = reading._replace(skipped=one.pop("skipped", 0))
+    yield from settings(hit, {"reported_convention": _CONVENTION} if reading.reported_flop_per_s else {})
     yield from progress(hit, reading)
     if (saved := one.pop("saved", None)) is not None:
         yield from durable(hit, saved)
+
+
+def _reading(
+    step: int,
+    time_us: int,
+    loss: bytes | None,
+    share: float | None,
+    at_us: int | None,
+    offset: int,
+    one: Memory,
+) -> Reading:
+    peak = one.get("peak")
+    return Reading(
+        offset,
+        at_us,
+        step,
+        time_us,
+        flags=resolution(at_us) | EXCLUDES | (NAN if real(loss) is None else 0),
+        reported_flop_per_s=share / 100 * peak if peak and share is not None and share > 0 else None,
+        tokens_per_step=one.get("settings", {}).get("tokens_per_step"),
+    )
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    step, loss, took, mfu = found.groups()
+    time_us = seconds_us(took, 1000)
+    if not time_us or "skipped" in one or "saved" in one:
+        return None
+    reading = _reading(int(step), time_us, loss, real(mfu), at_us, offset, one)
+    if reading.reported_flop_per_s and one.get("settings", {}).get("reported_convention") is None:
+        return None
+    return reading, {}
+
+
+_SWIFT: Final = Swift(
+    b" | loss ",
+    rb"",
+    rb"step +(\d{1,15})/\d{1,15} \| loss ([\d.]{1,20}) \([^)\n]{0,20}\)\| norm [^|\n]{1,60}\| lr \S{1,16} "
+    rb"\| ([\d.]{1,16}) ms \| (-?[\d.]{1,9})% \w{1,8} MFU \| \d{1,16} tok/s\n",
+    _taken,
+)
 
 
 def _skips(hit: Hit) -> Iterator[Record]:
@@ -141,6 +171,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 

@@ -14,7 +14,8 @@ from typing import Final
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._process import EXCLUDES, NAN, completed, launched, process, progress, resolution, settings
-from collectors._text import seconds_us
+from collectors._swift import Match, Memory, Swift, Taken
+from collectors._text import real, seconds_us
 from tracker.core.records import Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
 
@@ -31,24 +32,50 @@ def _record(hit: Hit) -> Iterator[Record]:
     one = process(hit)
     before = one.get("total") or [0, 0]
     if step > before[0]:
-        took_us = total_us - before[1] if total_us >= before[1] else total_us
-        steps, at_us = step - before[0], hit.stamp_us()
         one["total"] = [step, total_us]
-        loss = hit.number("loss") if hit.group("loss") is not None else 0.0
-        reading = Reading(
-            hit.offset,
-            at_us,
-            step,
-            took_us // steps or None,
-            flags=resolution(at_us) | (EXCLUDES if took_us >= steps else 0) | (NAN if loss is None else 0),
+        yield from progress(
+            hit, _reading(step, total_us, before, hit.group("loss"), hit.stamp_us(), hit.offset)
         )
-        yield from progress(hit, reading)
     gpus = one.pop("devices", None)
     yield from settings(hit, {"target_steps": target, "gpus": gpus, "gpu_name": one.get("device")})
     if hit.group("validates"):
         yield hit.event(Kind.EVAL_END, step=step)
         if step == target:
             yield from completed(hit)
+
+
+def _reading(
+    step: int, total_us: int, before: list[int], loss: bytes | None, at_us: int | None, offset: int
+) -> Reading:
+    took_us = total_us - before[1] if total_us >= before[1] else total_us
+    steps = step - before[0]
+    broken = loss is not None and real(loss) is None
+    return Reading(
+        offset,
+        at_us,
+        step,
+        took_us // steps or None,
+        flags=resolution(at_us) | (EXCLUDES if took_us >= steps else 0) | (NAN if broken else 0),
+    )
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    step, target, loss, total = int(found[1]), int(found[2]), found[3], int(found[4]) * 1000
+    before = one.get("total")
+    if not before or step <= before[0] or "devices" in one:
+        return None
+    if one.get("settings", {}).get("target_steps") != target:
+        return None
+    return _reading(step, total, before, loss, at_us, offset), {"total": [step, total]}
+
+
+_SWIFT: Final = Swift(
+    b"step:",
+    rb"",
+    rb"step:(\d{1,15})/(\d{1,15}) (?:train_loss:([\d.]{1,20}) )?train_time:(\d{1,15})ms "
+    rb"step_avg:[\d.na]{1,16}ms\n",
+    _taken,
+)
 
 
 def _device(hit: Hit) -> Iterator[Record]:
@@ -75,6 +102,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 

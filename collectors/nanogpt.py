@@ -29,7 +29,8 @@ from collectors._process import (
     setting,
     settings,
 )
-from collectors._text import scaled, seconds_us
+from collectors._swift import Match, Memory, Swift, Taken
+from collectors._text import real, scaled, seconds_us
 from tracker.core.records import Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
 
@@ -52,24 +53,51 @@ def _iteration(hit: Hit) -> Iterator[Record]:
     usual: int | None = one.get("usual")
     if evaluated is None:
         one["usual"] = usual = time_us
-    flags = resolution(at_us) | (SAMPLE if usual else 0) | (NAN if hit.number("loss") is None else 0)
-    claimed = mfu is not None and mfu > 0
-    yield from settings(hit, {"reported_convention": _CONVENTION} if claimed else {})
-    yield from progress(
-        hit,
-        Reading(
-            hit.offset,
-            at_us,
-            step,
-            usual,
-            flags=flags,
-            reported_flop_per_s=mfu / 100 * _PEAK_FLOP_PER_S if mfu is not None and claimed else None,
-            tokens_per_step=setting(hit, "tokens_per_step"),
-        ),
-    )
+    reading = _reading(step, usual, hit.group("loss"), mfu, at_us, hit.offset, one)
+    yield from settings(hit, {"reported_convention": _CONVENTION} if reading.reported_flop_per_s else {})
+    yield from progress(hit, reading)
     yield from _stopped(hit, one, evaluated, time_us, usual)
     if iteration == setting(hit, "target_steps"):
         yield from completed(hit)
+
+
+def _reading(
+    step: int,
+    usual_us: int | None,
+    loss: bytes | None,
+    mfu: float | None,
+    at_us: int | None,
+    offset: int,
+    one: Memory,
+) -> Reading:
+    return Reading(
+        offset,
+        at_us,
+        step,
+        usual_us,
+        flags=resolution(at_us) | (SAMPLE if usual_us else 0) | (NAN if real(loss) is None else 0),
+        reported_flop_per_s=mfu / 100 * _PEAK_FLOP_PER_S if mfu is not None and mfu > 0 else None,
+        tokens_per_step=one.get("settings", {}).get("tokens_per_step"),
+    )
+
+
+def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    iteration, loss, took, mfu = found.groups()
+    known, time_us, share = one.get("settings", {}), seconds_us(took, 1000), real(mfu)
+    told = known.get("reported_convention") is not None or not share or share <= 0
+    if not time_us or "evaluated" in one or "saved" in one or not told:
+        return None
+    if int(iteration) == known.get("target_steps"):
+        return None
+    return _reading(int(iteration) + 1, time_us, loss, share, at_us, offset, one), {"usual": time_us}
+
+
+_SWIFT: Final = Swift(
+    b"iter ",
+    rb"",
+    rb"iter (\d{1,15}): loss ([\d.]{1,20}), time ([\d.]{1,16})ms, mfu (-?[\d.]{1,12})%\n",
+    _taken,
+)
 
 
 def _stopped(
@@ -137,6 +165,7 @@ _READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 

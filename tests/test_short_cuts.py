@@ -18,9 +18,14 @@ from tracker.interfaces import Context
 
 STEPS = {
     "automodel": rb"(?<=\| step )\d+(?= \| epoch)",
+    "internevo": rb"(?<=[ ,]step=)\d+",
     "levanter": rb'(?<="step": )\d+',
+    "lingua": rb"(?<=- step: )\d+(?=  acc)",
+    "llmc": rb"(?<=^step )[ \d]+(?=/\d+ \|)",
     "maxtext": rb"(?<=completed step: )\d+",
     "megatron_bridge": rb"(?<= iteration )[ \d]+(?=/)",
+    "modded_nanogpt": rb"(?<=^step:)\d+(?=/)",
+    "nanogpt": rb"(?<=^iter )\d+(?=: loss)",
     "nanotron": rb"(?<=\]: iteration: )\d+",
     "nemo": rb"(?<=global_step: )\d+",
     "olmo": rb"(?<=\[step=)\d+",
