@@ -162,3 +162,24 @@ def test_a_second_start_in_one_file_is_a_launch() -> None:
 
     assert [type(one).__name__ for one in records] == ["Event", "Reading", "Reading", "Event", "Reading"]
     assert [one.step for one in records if isinstance(one, Reading)] == [1, 2, 1]
+
+
+def test_the_page_on_patterns_shows_a_config_that_is_taken() -> None:
+    """docs/pattern.md: its example is read as it stands, and it names every key and event."""
+    page = (Path(__file__).resolve().parents[1] / "docs" / "pattern.md").read_text(encoding="utf-8")
+    config = parse_config(
+        page.split("```toml\n")[1].split("```")[0],
+        path=Path("run.toml"),
+        collectors=lambda: {one.name: one for one in BUILTIN},
+    )
+    (source,) = config.sources
+
+    records = list(
+        pattern.parse(str(source.options["examples"][0]).encode() + b"\n", Context(options=source.options))  # type: ignore[index]
+    )
+
+    (reading,) = records
+    assert isinstance(reading, Reading)
+    assert (reading.step, reading.step_time_us, reading.tokens) == (10, 803_100, 5_242_880)
+    assert reading.at_us is not None
+    assert all(f"`{name}`" in page for name in (*pattern.COLLECTOR.options, *pattern.EVENT_NAMES))
