@@ -72,8 +72,8 @@ def said_by(body: Mapping[str, Any], context: Context) -> Iterator[Said]:
         yield from _pod(body, context)
     elif kind == "Event":
         yield from _event(body, context)
-    elif isinstance(inner := body.get("object"), dict):  # a watch with --output-watch-events
-        yield from said_by(inner, context)
+    elif isinstance(wrapped := body.get("object"), dict):  # a watch with --output-watch-events
+        yield from said_by(wrapped, context)
 
 
 def _pod(body: Mapping[str, Any], context: Context) -> Iterator[Said]:
