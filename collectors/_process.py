@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from collectors._clock import STAMP, local_us, wall_us
 from collectors._lines import Hit, started
-from tracker.core.records import Event, Flag, Json, Kind, Reading, Record
+from tracker.core.records import LARGEST, Event, Flag, Json, Kind, Reading, Record
 from tracker.interfaces import Context
 
 _SAME_START_US: Final = 60_000_000
@@ -74,9 +74,13 @@ def once(hit: Hit, key: str) -> bool:
 
 
 def settings(hit: Hit, found: Mapping[str, Json], *, at_us: int | None = None) -> Iterator[Event]:
-    """Yield what is new among facts of the operating point; None is not known."""
+    """Yield what is new among facts of the operating point; None is not known, and no count is that large."""
     known: dict[str, Json] = process(hit).setdefault("settings", {})
-    new = {name: value for name, value in found.items() if value is not None and known.get(name) != value}
+    new = {
+        name: value
+        for name, value in found.items()
+        if value is not None and known.get(name) != value and not (type(value) is int and value >= LARGEST)
+    }
     if new:
         known.update(new)
         yield hit.event_of(Kind.SETTING, new, at_us=at_us)

@@ -25,7 +25,9 @@ Match = re.Match[bytes]
 Taken = tuple[Reading | None, Memory]
 """A line's reading (None where it has none), and what to remember of it in `state["process"]`."""
 Take = Callable[[Match, int | None, int, Memory], Taken | None]
-"""Of (match of the body, time, offset, what is remembered of the process): None where more is to be said."""
+"""Of (match of the body, time, offset, what is remembered of the process): None where more is to be said.
+
+The reading's time is the one given, or one that the line has by other means."""
 Stamp = Callable[[Match, Context], int | None]
 
 
@@ -97,9 +99,9 @@ class Swift:
                     continue
                 if len(recent) >= _REMEMBERED:
                     del recent[0]
-                recent.append([reading.step, at_us, reading.offset])
+                recent.append([reading.step, reading.at_us, reading.offset])
                 state.pop("events", None)
-                one["step"], one["free"] = reading.step, at_us
+                one["step"], one["free"] = reading.step, reading.at_us
                 one.pop("busy", None)
             if memory:
                 one.update(memory)

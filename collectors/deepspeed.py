@@ -24,6 +24,7 @@ from collectors._process import (
     resolution,
     setting,
 )
+from collectors._swift import AT, Match, Memory, Swift, Taken
 from collectors._text import seconds_us
 from tracker.core.records import Reading, Record
 from tracker.interfaces import Collector, Evidence
@@ -64,6 +65,26 @@ def _reading(
     yield from progress(hit, reading)
 
 
+def _taken(match: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    """The same of a usual line."""
+    skipped, before = int(match[2]), one.get("skipped")
+    if before is None or skipped < before or one.get("line"):
+        return None
+    batch = one.get("settings", {}).get("global_batch_size")
+    new = skipped - before
+    return Reading(offset, at_us, int(match[1]), batch=batch, skipped=new, flags=resolution(at_us)), {
+        "skipped": skipped
+    }
+
+
+_SWIFT: Final = Swift(
+    b", skipped=",
+    rb"\[" + AT + rb"\] \[INFO\] \[logging\.py:\d{1,5}:log_dist\] \[Rank 0\] ",
+    rb"step=([1-9]\d{0,17}), skipped=(\d{1,18}), lr=\[[^\n]{0,400}\n",
+    _taken,
+)
+
+
 def _pipeline(hit: Hit) -> Iterator[Record]:
     """It comes right after the engine's line of the step, which has the clock."""
     step, length = hit.count("step"), seconds_us(hit.group("time"))
@@ -96,6 +117,7 @@ READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 _STEP: Final = re.compile(rb"\] step=\d{1,18}, skipped=\d{1,18}, lr=")

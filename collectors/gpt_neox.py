@@ -32,6 +32,7 @@ from collectors._process import (
     setting,
     settings,
 )
+from collectors._swift import Match, Memory, Swift, Taken
 from collectors._text import real, whole
 from tracker.core.records import Flag, Json, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
@@ -53,33 +54,59 @@ def _iteration(hit: Hit) -> Iterator[Record]:
     if step is None or not ms or ms <= 0:
         yield hit.reject("torn iteration line")
         return
-    one = process(hit)
-    share = _share(hit, step)
-    lent = one.get("engine") or [None, None]
-    at_us = lent[1] if lent[0] == step else None
     losses = [value for key, value in found.items() if b"loss" in key and key != b"loss scale"]
     nan = any(real(loss) is None for loss in losses) or found.get(_NANS, b"0") != b"0"
     flop = _flop_per_s(found.get(b"approx flops per GPU", b""))
-    length, batch = setting(hit, "sequence_length"), setting(hit, "global_batch_size")
-    reading = Reading(
-        hit.offset,
-        at_us,
-        step,
-        round(ms * 1000 * share),
-        batch=batch,
-        skipped=whole(skipped) or 0,
-        flags=INCLUDES
-        | resolution(at_us)
-        | (NAN if nan else 0)
-        | (_HARDWARE if flop is not None and one.get("recompute", True) else 0),
-        reported_flop_per_s=None if flop is None else flop / share,
-        tokens_per_step=batch * length if batch and length else None,
-    )
+    one, share = process(hit), _share(hit, step)
+    reading = _reading(hit.offset, step, ms * share, whole(skipped) or 0, nan, flop and flop / share, one)
     yield from settings(hit, {"target_steps": total})
     yield from progress(hit, reading)
     if step == total:
         yield from completed(hit)
 
+
+def _reading(
+    offset: int, step: int, ms: float, skipped: int, nan: bool, flop: float | None, one: Memory
+) -> Reading:
+    """The engine may have said when the step was done; batch and length are in the arguments."""
+    lent, known = one.get("engine") or [None, None], one.get("settings", {})
+    at_us = lent[1] if lent[0] == step else None
+    length, batch = known.get("sequence_length"), known.get("global_batch_size")
+    return Reading(
+        offset,
+        at_us,
+        step,
+        round(ms * 1000),
+        batch=batch,
+        skipped=skipped,
+        flags=INCLUDES
+        | resolution(at_us)
+        | (NAN if nan else 0)
+        | (_HARDWARE if flop is not None and one.get("recompute", True) else 0),
+        reported_flop_per_s=flop,
+        tokens_per_step=batch * length if batch and length else None,
+    )
+
+
+def _taken(match: Match, _: int | None, offset: int, one: Memory) -> Taken | None:
+    """The same of a usual line: no loss scale or with one, no loss that is none, not the last."""
+    step, total, ms, flop, unit, skipped, nans = match.groups()
+    if step == total or nans != b"0" or one.get("settings", {}).get("target_steps") != int(total):
+        return None
+    reading = _reading(offset, int(step), float(ms), int(skipped), False, float(flop) * _SCALE[unit], one)
+    return (reading, {}) if reading.step_time_us else None
+
+
+_SWIFT: Final = Swift(
+    b"iteration ",
+    rb" *",
+    rb"samples/sec: [\d.]{1,20} \| iteration +(\d{1,18})/ *(\d{1,18}) \| "
+    rb"elapsed time per iteration \(ms\): (\d{1,12}\.\d) \| learning rate: \S{1,24} \| "
+    rb"approx flops per GPU: (\d{1,4}\.\d)([KMGTPEZ]?)FLOPS \| lm_loss: [-\d.E+]{1,24} \|"
+    rb"(?: loss scale: [\d.]{1,24} \|)? number of skipped iterations: +(\d{1,9}) \| "
+    rb"number of nan iterations: +(\d{1,9}) \|\n",
+    _taken,
+)
 
 _SKIPPED: Final = b"number of skipped iterations"
 _NANS: Final = b"number of nan iterations"
@@ -242,6 +269,7 @@ READER: Final = Reader(
         *EVENTS,
     ),
     followers={_ARGUMENTS: _argument, **EVENT_FOLLOWERS},
+    hot=_SWIFT,
 )
 
 _OWN: Final = (

@@ -34,9 +34,10 @@ from collectors._process import (
     resumed,
     settings,
 )
+from collectors._swift import AT, Match, Memory, Swift, Taken
 from collectors._text import seconds_us, whole
-from tracker.core.records import Kind, Reading, Record
-from tracker.interfaces import Collector, Evidence
+from tracker.core.records import LARGEST, Kind, Reading, Record
+from tracker.interfaces import Collector, Context, Evidence
 
 _STAMP: Final = re.compile(STAMP)
 _PAIR: Final = re.compile(rb"(?:^|[ ,|])(\w{1,40})(?:=| )([-+.\w]{1,24})(?=[ ,|]|$)")
@@ -59,7 +60,7 @@ def _json(hit: Hit) -> Iterator[Record]:
         return
     if not isinstance(body, dict):
         return
-    found = {str(key): str(value) for key, value in body.items() if isinstance(value, (str, int, float))}
+    found = {key: str(value) for key, value in body.items() if isinstance(value, (str, int, float))}
     yield from _statistics(hit, hit.group("tag") or b"", found)
 
 
@@ -90,23 +91,49 @@ def _statistics(hit: Hit, tag: bytes, found: dict[str, str]) -> Iterator[Record]
     if epoch:  # means of the whole epoch
         yield from progress(hit, Reading(hit.offset, at_us, step, flags=flags))
         return
-    tokens, exact = _tokens(value("wpb"), value("bsz"))
-    rate, covers = number(value("wps")), SAMPLE
-    seconds = tokens / rate if tokens and rate and rate > 0 else None
+    reading = _inner(hit.offset, at_us, step, value("wpb"), value("bsz"), value("wps"), flags)
     if at_us is None:
         yield from _restarted(hit, number(value("wall")))
-        seconds, covers = _by_wall(hit, step, number(value("wall"))) or seconds, INCLUDES
-    step_time_us = round(seconds * 1e6) or None if seconds and seconds < 1e9 else None
-    reading = Reading(
-        hit.offset,
-        at_us,
-        step,
-        step_time_us,
-        batch=count(value("bsz")),
-        flags=flags | (covers if step_time_us else 0) | (0 if exact else ROUNDED),
-        tokens_per_step=tokens,
-    )
+        seconds = _by_wall(hit, step, number(value("wall")))
+        if reading.step_time_us is not None or seconds:
+            kept = round(seconds * 1e6) or None if seconds and seconds < 1e9 else reading.step_time_us
+            flags = reading.flags & ~SAMPLE | INCLUDES
+            reading = reading._replace(step_time_us=kept, flags=flags)
     yield from progress(hit, reading)
+
+
+def _inner(
+    offset: int, at_us: int | None, step: int, wpb: str | None, bsz: str | None, wps: str | None, flags: int
+) -> Reading:
+    """The statistics of a log interval; the rate leaves its first update out, so it is only for charts."""
+    tokens, exact = _tokens(wpb, bsz)
+    rate = number(wps)
+    seconds = tokens / rate if tokens and rate and rate > 0 else 0.0
+    step_time_us = round(seconds * 1e6) or None if seconds < 1e9 else None
+    flags |= (SAMPLE if step_time_us else 0) | (0 if exact else ROUNDED)
+    return Reading(offset, at_us, step, step_time_us, batch=count(bsz), flags=flags, tokens_per_step=tokens)
+
+
+def _taken(match: Match, at_us: int | None, offset: int, one: Memory) -> Taken | None:
+    """The same of a usual JSON line."""
+    wps, wpb, bsz, step = match.group(1, 2, 3, 4)
+    flags = resolution(at_us)
+    return _inner(offset, at_us, int(step), wpb.decode(), bsz.decode(), wps.decode(), flags), {}
+
+
+def _stamped(match: Match, context: Context) -> int | None:
+    return stamp_us(match["at"] + b"Z" if "utc" in context.state else match["at"], context)
+
+
+_SWIFT: Final = Swift(
+    b'| {"',
+    rb"(?:slurm_procid \d{1,7} : )?" + AT + rb" \| INFO \| ",
+    rb'train_inner \| \{"epoch": \d{1,9}, (?:"update": [\d.]{1,16}, )?"loss": "[-\d.e+]{1,24}", '
+    rb'(?:"(?!wps)\w{1,24}": "[^"\n]{1,24}", ){0,9}"wps": "([\d.e+]{1,24})", "ups": "[\d.e+-]{1,24}", '
+    rb'"wpb": "([\d.e+]{1,24})", "bsz": "([\d.e+]{1,24})", "num_updates": "(\d{1,18})"[^{}\n]{0,600}\}\n',
+    _taken,
+    stamp=_stamped,
+)
 
 
 def _restarted(hit: Hit, wall: float | None) -> Iterator[Record]:
@@ -220,7 +247,8 @@ def _validates(hit: Hit) -> Iterator[Record]:
 
 def _validated(hit: Hit, found: dict[str, str]) -> Iterator[Record]:
     step = count(next((value for name, value in found.items() if name.endswith("num_updates")), None))
-    yield from ends(hit, Kind.EVAL_END, step, at_us=_at(hit), alone=True)
+    if step is None or step < LARGEST:
+        yield from ends(hit, Kind.EVAL_END, step, at_us=_at(hit), alone=True)
 
 
 def _done(hit: Hit) -> Iterator[Record]:
@@ -280,6 +308,7 @@ READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 _OWN: Final = (

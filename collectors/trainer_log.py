@@ -18,7 +18,8 @@ from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count, number
 from collectors._process import INCLUDES, NAN, completed, ends, launched, process, progress, settings
-from tracker.core.records import Kind, Reading, Record
+from collectors._swift import Match, Memory, Swift, Taken
+from tracker.core.records import LARGEST, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
 
 _LOSSES: Final = ("loss", "reward", "lr", "learning_rate")
@@ -65,7 +66,7 @@ def _record(
 ) -> Iterator[Record]:
     """An object of training has a loss or a learning rate; one of neither, with an epoch, is the last one."""
     done, target = count(step), count(total)
-    if done is None or elapsed is None:
+    if done is None or elapsed is None or done >= LARGEST:
         yield hit.reject("no step or time in it")
         return
     if "epoch" not in body and not any(name in body for name in _LOSSES):
@@ -95,16 +96,46 @@ def _began(hit: Hit, framework: str, *, first: bool) -> Iterator[Record]:
 def _trained(
     hit: Hit, body: Mapping[str, Any], done: int, elapsed: int, before: list[int] | None
 ) -> Iterator[Record]:
-    """What passed since the object before holds evaluation and saves."""
-    steps, length_s = (done - before[0], elapsed - before[1]) if before is not None else (0, 0)
-    step_time_us = round(length_s * 1e6 / steps) or None if steps > 0 and length_s > 0 else None
     loss = body.get("loss")
     nan = loss is not None and number(loss) is None
     tokens = count(body.get("total_tokens", body.get("num_input_tokens_seen")))
+    reading = _reading(hit.offset, done, elapsed, before, tokens, nan)
+    yield from progress(hit, reading._replace(at_us=hit.stamp_us()))
+
+
+def _reading(
+    offset: int, done: int, elapsed: int, before: list[int] | None, tokens: int | None, nan: bool
+) -> Reading:
+    """What passed since the object before holds evaluation and saves."""
+    steps, length_s = (done - before[0], elapsed - before[1]) if before is not None else (0, 0)
+    step_time_us = round(length_s * 1e6 / steps) or None if steps > 0 and length_s > 0 else None
     flags = (INCLUDES if step_time_us else 0) | (NAN if nan else 0)
-    yield from progress(
-        hit, Reading(hit.offset, hit.stamp_us(), done, step_time_us, tokens=tokens, flags=flags)
-    )
+    return Reading(offset, None, done, step_time_us, tokens=tokens, flags=flags)
+
+
+def _taken(match: Match, _: int | None, offset: int, one: Memory) -> Taken | None:
+    """The same of LlamaFactory's usual object."""
+    done, total, days, hours, minutes, seconds, tokens = match.groups()
+    before, step = one.get("before"), int(done)
+    elapsed = int(days or 0) * 86_400 + int(hours) * 3_600 + int(minutes) * 60 + int(seconds)
+    if before is None or step < before[0] or elapsed < before[1]:
+        return None
+    if one.get("settings", {}).get("target_steps") != int(total):
+        return None
+    counted = None if tokens is None else int(tokens)
+    return _reading(offset, step, elapsed, before, counted, False), {"before": [step, elapsed]}
+
+
+_SWIFT: Final = Swift(
+    b'"current_steps": ',
+    rb"",
+    rb'\{"current_steps": (\d{1,15}), "total_steps": (\d{1,15}), "loss": [-\d.e+]{1,24}, '
+    rb'"lr": [-\d.e+]{1,24}, '
+    rb'"epoch": [\d.e-]{1,24}, "percentage": [\d.]{1,8}, "elapsed_time": "(?:(\d{1,5}) days?, )?(\d{1,3}):'
+    rb'(\d\d):(\d\d)", "remaining_time": "[^"\n]{1,40}"'
+    rb'(?:, "throughput": [\d.]{1,24}, "total_tokens": (\d{1,18}))?\}\n',
+    _taken,
+)
 
 
 def _evaluated(hit: Hit, body: Mapping[str, Any], done: int) -> Iterator[Record]:
@@ -149,6 +180,7 @@ READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=_SWIFT,
 )
 
 
