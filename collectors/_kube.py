@@ -60,20 +60,22 @@ class Said(NamedTuple):
     """The same for the same thing told again."""
 
 
-def said_by(body: Mapping[str, Any], context: Context) -> Iterator[Said]:
+def said_by(body: Mapping[str, Any], context: Context, *, depth: int = 3) -> Iterator[Said]:
     """Yield what an object, or a list of them, tells; what is no pod and no event tells nothing."""
     kind = body.get("kind")
+    if not depth:
+        return
     if isinstance(items := body.get("items"), list):
         inner = str(kind).removesuffix("List")
         for item in items:
             if isinstance(item, dict):
-                yield from said_by({"kind": inner, **item}, context)
+                yield from said_by({"kind": inner, **item}, context, depth=depth - 1)
     elif kind == "Pod":
         yield from _pod(body, context)
     elif kind == "Event":
         yield from _event(body, context)
     elif isinstance(wrapped := body.get("object"), dict):  # a watch with --output-watch-events
-        yield from said_by(wrapped, context)
+        yield from said_by(wrapped, context, depth=depth - 1)
 
 
 def _pod(body: Mapping[str, Any], context: Context) -> Iterator[Said]:

@@ -75,7 +75,8 @@ def frames(block: bytes) -> Iterator[Frame]:
 
 def logged(data: bytes) -> Logged:
     """Return what an Event says; raises Damaged."""
-    wall_s, step, version, scalars = 0.0, 0, "", ()
+    wall_s, step, version = 0.0, 0, ""
+    scalars: tuple[Scalar, ...] = ()
     for number, kind, value in _fields(data):
         if number == 1 and kind == 1:
             wall_s = struct.unpack("<d", value)[0]

@@ -161,6 +161,13 @@ def test_what_is_no_object_is_rejected(body: bytes) -> None:
     assert [type(one) for one in kubernetes.COLLECTOR.parse(body, Context())] == [Reject]
 
 
+def test_lists_within_lists_end() -> None:
+    """However deep a document is nested."""
+    body = b'{"items": [' * 400 + b"]}" * 400
+
+    assert list(kubernetes.COLLECTOR.parse(body, Context())) == []
+
+
 def test_an_empty_answer_tells_nothing() -> None:
     """No pods, no events."""
     assert list(kubernetes.COLLECTOR.parse(b'{"kind": "List", "items": []}', Context())) == []

@@ -34,8 +34,8 @@ _LATER_CONFIG = click.option(
 def interruptions(ctx: click.Context, config: Path | None, as_of: int | None, as_json: bool) -> None:
     """Show why attempts ended, and by which evidence.
 
-    `set` corrects one, `clear` takes that back. Reads the store only: run `tracker ingest` or `tracker run` first. What a person said after --as-of is
-    not known then.
+    `set` corrects one, `clear` takes that back. Reads the store only: run `tracker ingest` or
+    `tracker run` first. What a person said after --as-of is not known then.
 
     \b
     Examples:
