@@ -143,11 +143,14 @@ _ZONED: Final = re.compile(rb"(?:Z|([+-])(\d\d):?(\d\d))$")
 def short_us(month: int, day: int, time: bytes, context: Context) -> int | None:
     """Return a stamp without a year, such as `E602 11:18:53.865680`: the previous stamp tells the year.
 
-    None where no stamp came before: there is nothing to take the year from. Logs go forward.
+    Where no stamp came before, the source's option `year` (kept as `state["year"]`) says it, else None:
+    there is nothing to take the year from. Logs go forward.
     """
     before = context.state.get("clock")
     if not isinstance(before, int):
-        return None
+        stated = context.state.get("year")
+        wall = wall_us(b"%04d-%02d-%02d %s" % (stated, month, day, time)) if isinstance(stated, int) else None
+        return None if wall is None else local_us(wall, context)
     year = (_EPOCH + dt.timedelta(microseconds=before)).year
     for candidate in (year - 1, year, year + 1):
         wall = wall_us(b"%04d-%02d-%02d %s" % (candidate, month, day, time))

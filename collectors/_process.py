@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from collectors._clock import STAMP, local_us, wall_us
+from collectors._clock import STAMP
 from collectors._lines import Hit, started
 from tracker.core.records import LARGEST, Event, Flag, Json, Kind, Reading, Record
 from tracker.interfaces import Context
@@ -215,10 +215,8 @@ def resolution(at_us: int | None) -> int:
 def with_year(context: Context) -> None:
     """Let stamps without a year be read: the option `year` of the source says the first one's."""
     year = context.options.get("year")
-    if "clock" not in context.state and isinstance(year, int) and 2000 <= year < 2100:
-        middle = wall_us(b"%04d-07-02 12:00:00" % year)
-        if middle is not None:
-            local_us(middle, context)
+    if isinstance(year, int) and 2000 <= year < 2100:
+        context.state.setdefault("year", year)
 
 
 def plain(head: bytes) -> bytes:

@@ -376,3 +376,16 @@ def test_a_record_of_several_lines_goes_on_over_blocks() -> None:
 
     assert found == [(2, None), (8, "b"), (10, "c")]
     assert context.state.get("open") is None
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_the_year_of_a_source_dates_its_first_stamp(month: int) -> None:
+    """Any month of it, and the next year once the log has gone on past its end."""
+    from collectors._process import with_year
+
+    context = Context(options={"year": 2026})
+    with_year(context)
+
+    first = short_us(month, 3, b"11:18:53.865680", context)
+
+    assert first == int(dt.datetime(2026, month, 3, 11, 18, 53, tzinfo=dt.UTC).timestamp()) * 10**6 + 865_680
