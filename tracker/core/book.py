@@ -26,6 +26,8 @@ from tracker.core.pieces import Piece, sort_pieces
 from tracker.core.settings import Settings
 
 MARK_EVERY: Final = 32_768
+SEAL_FROM: Final = 500
+"""Readings; a shorter attempt is folded again faster than it is looked up."""
 FOLD_VERSION: Final = 2
 """Raised when the same records fold into other numbers: marks of the old one are ignored."""
 
@@ -72,6 +74,8 @@ class Book:
         self._marks = marks
         self._folds: dict[str, Fold] = {}
         self._work: dict[int, tuple[int, int]] = {}
+        self._sealed: dict[str, tuple[object, ...]] = {}
+        """How far the folds reach that were remembered whole."""
         self.verdicts: dict[str, tuple[object, Verdict | None]] = {}
         """Why attempts ended, beside what that was judged from (a cache of core/summary.py)."""
 
@@ -162,6 +166,8 @@ class Book:
             key = _key(attempt)
             fold = self._fold(facts, attempt, frame, key, as_of_us)
             kept[key] = fold
+            if index + 1 < len(attempts):
+                self._seal(fold, key, attempt)
             usual_startup = sorted(startups)[(len(startups) - 1) // 2] if startups else None
             closed = close(
                 fold,
@@ -223,6 +229,13 @@ class Book:
 
     def _begin(self, frame: Frame, key: str, attempt: Attempt, as_of_us: int) -> Fold:
         if self._marks is not None and attempt.pieces:
+            sealed = self._marks.best(
+                f"{key} whole", _whole_digest(frame, attempt), step=None, at_us=as_of_us
+            )
+            if sealed is not None:
+                fold = Fold.from_json(frame, json.loads(zlib.decompress(sealed)))
+                self._sealed[key] = _extent(fold)
+                return fold
             body = self._marks.best(key, _digest(frame, attempt), step=frame.cut, at_us=as_of_us)
             if body is not None:
                 return Fold.from_json(frame, json.loads(zlib.decompress(body)))
@@ -230,6 +243,23 @@ class Book:
         if attempt.pieces:
             fold.offset = attempt.pieces[0].segment.first_offset
         return fold
+
+    def _seal(self, fold: Fold, key: str, attempt: Attempt) -> None:
+        """Remember the whole fold of an attempt that others followed: it changes only with its premises.
+
+        Its moment is that of the last line it holds, so that no earlier question finds it.
+        """
+        if self._marks is None or fold.readings < SEAL_FROM or fold.at is None:
+            return
+        extent = _extent(fold)
+        if self._sealed.get(key) == extent:
+            return
+        self._sealed[key] = extent
+        body = zlib.compress(json.dumps(fold.to_json(), separators=(",", ":")).encode(), 1)
+        at_us = max(fold.at, attempt.seen_us or 0)
+        self._marks.put(
+            f"{key} whole", _whole_digest(fold.frame, attempt), step=fold.step, at_us=at_us, body=body
+        )
 
     def _mark(self, fold: Fold, key: str, digest: str) -> None:
         cut = fold.frame.cut
@@ -286,6 +316,17 @@ def _digest(frame: Frame, attempt: Attempt) -> str:
         for p in attempt.pieces[:1]
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _whole_digest(frame: Frame, attempt: Attempt) -> str:
+    """Return what the whole fold of an attempt depended on: its cut and all its files besides."""
+    parts: list[object] = [_digest(frame, attempt), frame.cut]
+    parts += [(p.stream.identity, p.segment.ordinal, p.segment.first_offset) for p in attempt.pieces]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _extent(fold: Fold) -> tuple[object, ...]:
+    return fold.frame, fold.piece, fold.offset, fold.readings
 
 
 def _odometer_at(fold: Fold, step: int) -> int | None:

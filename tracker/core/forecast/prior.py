@@ -17,14 +17,14 @@ class Priors:
     device_mtbf_h: float = 40_000.0
     """GPU-hours between unexpected stops: between Llama 3's 50,677 and the 29,538 that 6.50 per 1,000
     node-days of 8 GPUs come to (Meta RSC-1, arXiv 2410.21680)."""
-    mtbf_shape: float = 1.0
-    """Gamma shape: one failure's worth of belief; published rates differ by a factor of five."""
-    bunching: float = 1.7
+    mtbf_shape: float = 1.5
+    """Gamma shape: one and a half failures' worth of belief; published rates differ by a factor of five."""
+    bunching: float = 1.4
     """Variance over mean of counts; gaps of a published fault trace have a coefficient of variation of
     1.76, of restarts inside one run less."""
-    hazard_sd: float = 0.30
+    hazard_sd: float = 0.10
     """How far the rate of stops wanders over a horizon as long as the past, log."""
-    recent_share: float = 0.5
+    recent_share: float = 1.0
     """Half-life of what was seen, as a share of the past."""
 
     # cost of a stop
@@ -48,27 +48,27 @@ class Priors:
     outage_median_s: float = 12 * 3600.0
 
     # planned stops
-    planned_days: float = 30.0
+    planned_days: float = 20.0
     planned_shape: float = 0.3
     planned_s: float = 1500.0
 
     # evaluation, saves, hiccups
     overhead_ratio: float = 0.03
     overhead_weight_s: float = 3 * 3600.0
-    overhead_sd: float = 0.15
+    overhead_sd: float = 0.10
     other_sd: float = 0.4
     """Besides, where it is time that no line explains: nobody knows whether it comes again."""
 
     # rate
-    step_sd: float = 0.010
+    step_sd: float = 0.005
     """Random walk of the log rate over a twelfth of the past."""
     step_weight: float = 3.0
     noise_sd: float = 0.010
     floor_sd: float = 0.006
     """What never averages out."""
-    horizon_sd: float = 0.010
+    horizon_sd: float = 0.003
     """Unforeseen change, for a horizon as long as the past (grows with its root)."""
-    trend_share: float = 0.5
+    trend_share: float = 0.1
     """How much of a trend goes on."""
     tail: float = 6.0
     """Degrees of freedom of the rate's spread."""
