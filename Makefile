@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 SOURCE := tracker collectors reports tests benchmarks docs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check lint bench docs wheel clean
+.PHONY: help demo test check lint bench forecast-study docs wheel clean
 
 help:
 	@echo "make demo    a whole run in one minute, from bundled simulated logs"
@@ -16,6 +16,7 @@ help:
 	@echo "make check   what to run before a commit: lint, types, contracts, the quick tests"
 	@echo "make lint    lint, types and contracts only"
 	@echo "make bench   the figures we promise, each beside a peer's"
+	@echo "make forecast-study   replay simulated and real runs, write docs/forecast.md anew (minutes)"
 	@echo "make docs    write the generated pages of docs/ anew"
 	@echo "make wheel   build the distribution into dist/"
 	@echo "make clean   remove what the other targets made"
@@ -42,7 +43,10 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 bench: $(READY)
-	@for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+	@for bench in $(filter-out benchmarks/forecast_study.py,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+forecast-study: $(READY)
+	$(BIN)/python benchmarks/forecast_study.py --out docs/forecast.md
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

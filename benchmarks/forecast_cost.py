@@ -3,7 +3,7 @@
     python benchmarks/forecast_cost.py [--readings 1000000]
 
 Promised: below 1 s of processor time and 200 MB, in a process of its own. The store is made first
-(a minute); then `tracker forecast --json` runs in a child, whose CPU seconds and peak memory the kernel tells.
+(a minute); then `tracker forecast --json` runs in a child, whose CPU time and memory the kernel tells.
 Exit status 1 where a promise is broken.
 """
 

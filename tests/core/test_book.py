@@ -131,6 +131,7 @@ def test_a_book_kept_up_equals_a_new_one(seed: int) -> None:
 def test_marks_change_no_answer(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With marks every few readings, used from new Books at all moments."""
     monkeypatch.setattr(book_module, "MARK_EVERY", 3)
+    monkeypatch.setattr(book_module, "SEAL_FROM", 1)
     logs, rows = eventful(seed)
     end = max(r[2] or 0 for r in rows)
     marks = ListMarks()

@@ -197,9 +197,11 @@ def mlperf(folder: Path) -> Iterator[RealRun]:
     runs: dict[str, list[tuple[int, int, float]]] = {}
     with gzip.open(folder / "mlperf" / "steps_405b.csv.gz", "rt", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            runs.setdefault(row["file"], []).append(
-                (int(row["time_ms"]) * 1000, int(row["samples_done"]), float(row["step_s"]))
-            )
+            runs.setdefault(row["file"], []).append((
+                int(row["time_ms"]) * 1000,
+                int(row["samples_done"]),
+                float(row["step_s"]),
+            ))
     for name, rows in runs.items():
         start = rows[0][0] - round(rows[0][2] * S)
         log: list[Reading | Event] = []
