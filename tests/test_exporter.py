@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from tracker.core.forecast import Forecast, Quantiles
 from tracker.core.interruptions import Interruption
 from tracker.core.ledger import BUCKETS, AttemptLine
 from tracker.core.snapshot import STATES, Mfu, Mtbf, PerTrillion, Reported, Snapshot, Steps, Tokens
@@ -110,6 +111,13 @@ FULL = Snapshot(
     step_time_s=14.5,
     last_reading_us=NOON_US - 30_000_000,
     plan_finish_us=NOON_US + 24 * H_US,
+    forecast=Forecast(
+        as_of_us=NOON_US - H_US,
+        basis="measured",
+        finish_us=Quantiles(p10=NOON_US + 20.0 * H_US, p50=NOON_US + 25.0 * H_US, p90=NOON_US + 40.0 * H_US),
+        gpu_hours=Quantiles(p10=300.0, p50=330.0, p90=400.0),
+        days_behind_plan=0.5,
+    ),
     operating_point={"gpu": "h100-sxm", "gpus": "8", "precision": "bf16", "framework": "Megatron-LM"},
 )  # fmt: skip
 
