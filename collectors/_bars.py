@@ -13,7 +13,7 @@ jump (the step from which it went on).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final
 
 from collectors._lines import Hit
@@ -111,13 +111,18 @@ def _moved(hit: Hit, step: int, s: int) -> str:
         return "copy"  # told by other means before the bar was written
     elif bar.get("whole") and step > 1 and s > 0:
         bar["jump"] = step - 1  # a step of a second and more is drawn alone, so the others were not done now
+    remember(bar, step, s)
+    return "new"
+
+
+def remember(bar: dict[str, Any], step: int, s: int) -> None:
+    """Take a state that is progress."""
     bar["last"] = [step, s]
     bar.pop("zeroed", None)
     seen: list[list[int]] = bar.setdefault("seen", [])
     if len(seen) >= _HISTORY:
         del seen[1::2]
     seen.append([step, s])
-    return "new"
 
 
 def _count(value: object) -> int:
@@ -135,33 +140,54 @@ def _shown(bar: dict[str, Any], step: int, s: int) -> bool:
     if after is None or (before is None and not bar.get("whole") and step < after[0] - _NODES_APART):
         return False
     low = before[1] if before is not None else 0
-    return low - _SLACK_S <= s <= after[1] + _SLACK_S
+    return bool(low - _SLACK_S <= s <= after[1] + _SLACK_S)
 
 
 def due(hit: Hit, total: int | None = None) -> bool:
     """Tell whether the latest state should become a reading although no record comes with it."""
     bar = bar_of(hit)
-    last, kept = bar["last"], bar.get("kept")
+    return soon(bar["last"], bar.get("kept"), total)
+
+
+def soon(last: Sequence[int], kept: Sequence[int] | None, total: int | None = None) -> bool:
+    """Tell the same of two states [step, s]: the latest, and the one that became a reading before it."""
     return kept is None or last[1] - kept[1] >= _EVERY_S or last[0] == total
 
 
 def told(hit: Hit, *, tokens: int | None = None, flags: int = 0) -> Iterator[Record]:
-    """Yield the reading of the bar's latest state.
-
-    Without an anchor the time since the state before is all there is: evaluation and saves are in it, since
-    the bar's clock runs on.
-    """
+    """Yield the reading of the bar's latest state; the first one's begins where the bar did, if seen."""
     bar, one = bar_of(hit), process(hit)
-    (step, s), kept = bar["last"], bar.get("kept")
-    if kept is None:  # the first one: from where it went on, if the bar's beginning was seen
-        kept = [(one.get("resumed") or [0])[0] or 0, 0] if bar.get("whole") else [step, s]
-    steps, length_s, anchor = step - kept[0], s - kept[1], one.get("anchor")
+    last, kept = bar["last"], bar.get("kept")
+    first = kept is None
+    if kept is None:
+        kept = [(one.get("resumed") or [0])[0] or 0, 0] if bar.get("whole") else last
+    reading = sample(hit.offset, last, kept, one.get("anchor"), tokens=tokens, flags=flags, first=first)
+    if reading is not None:
+        bar["kept"] = [*last]
+        yield from progress(hit, reading)
+
+
+def sample(
+    offset: int,
+    last: Sequence[int],
+    kept: Sequence[int],
+    anchor: int | None,
+    *,
+    tokens: int | None = None,
+    flags: int = 0,
+    first: bool = False,
+) -> Reading | None:
+    """Return the reading of a state [step, s] since the one before it, if there is something to tell.
+
+    `anchor` is when the bar began, in us. Without it the time since the state before is all there is:
+    evaluation and saves are in it, since the bar's clock runs on.
+    """
+    (step, s), steps, length_s = last, last[0] - kept[0], last[1] - kept[1]
     step_time_us = round(length_s * 1e6 / steps) or None if steps > 0 and length_s > 0 else None
-    if "kept" in bar and (steps <= 0 or (step_time_us is None and not flags)):
-        return  # within one second: the next one tells of both
-    bar["kept"] = [step, s]
+    if not first and (steps <= 0 or (step_time_us is None and not flags)):
+        return None  # within one second: the next one tells of both
     if step_time_us is not None:
         flags |= SAMPLE if anchor is not None else INCLUDES
     flags |= WHOLE_SECOND if anchor is not None else 0
     at_us = None if anchor is None else anchor + s * 1_000_000
-    yield from progress(hit, Reading(hit.offset, at_us, step, step_time_us, tokens=tokens, flags=flags))
+    return Reading(offset, at_us, step, step_time_us, tokens=tokens, flags=flags)

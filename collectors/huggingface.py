@@ -18,6 +18,7 @@ from collectors._bars import STATE, advances, bar_of, due, told
 from collectors._bars import begins as draws
 from collectors._clock import stamp_us
 from collectors._deepspeed import rules
+from collectors._drawn import Drawn
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count, number
@@ -38,20 +39,18 @@ from collectors._process import (
 )
 from collectors._text import clean
 from collectors._trainer import NAME, RULES
-from tracker.core.records import Kind, Reading, Record
+from tracker.core.records import Json, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
 
-_FIELD: Final = re.compile(rb"'([^'\n]{1,80})': (?:'([^'\n]{0,80})'|([^,{}'\n]{1,80}))")
+_FIELD: Final = re.compile(r"'([^'\n]{1,80})': (?:'([^'\n]{0,80})'|([^,{}'\n]{1,80}))")
 _DICT_FOLLOWS: Final = re.compile(rb"[\r ]{0,1000}\{'")
 _TOKENS: Final = ("num_input_tokens_seen", "num_tokens", "tokens/total")
 """Trainer's own (with or without padding, as it was told), TRL's, Axolotl's."""
 
 
 def _fields(text: bytes) -> dict[str, str]:
-    return {
-        name.decode("utf-8", "replace"): (quoted or bare).decode("utf-8", "replace").strip()
-        for name, quoted, bare in _FIELD.findall(text)
-    }
+    found = _FIELD.findall(text.decode("utf-8", "replace"))
+    return {name: (quoted or bare).strip() for name, quoted, bare in found}
 
 
 # -- the bar -------------------------------------------------------------------------------------------------
@@ -183,14 +182,15 @@ _STATED: Final = re.compile(r"(\d{1,15})/(\d{1,15})$")
 def _content(found: dict[str, str]) -> tuple[int | None, int]:
     """Return the tokens so far, and flags: the loss is none, or a filter has put 0 in its place."""
     loss, norm = found.get("loss"), found.get("grad_norm")
-    bad = loss is not None and number(loss) is None
-    bad = bad or (norm is not None and number(norm) is None and number(loss) == 0)
-    name = next((name for name in _TOKENS if name in found), "")
-    text = found.get(name, "")
-    tokens = count(text)
-    if tokens is None:
-        return None, NAN if bad else 0
-    return tokens, (NAN if bad else 0) | (ROUNDED if "e" in text else 0)
+    value = number(loss) if loss is not None else None
+    bad = loss is not None and value is None
+    bad = bad or (value == 0 and norm is not None and number(norm) is None)
+    flags = NAN if bad else 0
+    for name in _TOKENS:
+        if name in found:
+            tokens = count(found[name])
+            return tokens, flags | (ROUNDED if tokens is not None and "e" in found[name] else 0)
+    return None, flags
 
 
 def _without_bar(hit: Hit, again: bool, found: dict[str, str]) -> Iterator[Record]:
@@ -234,6 +234,13 @@ def _duration_s(text: str) -> int:
     return sum(int(n) * _UNITS_S[unit] for n, unit in re.findall(r"(\d{1,6})([dhms])\b", text))
 
 
+def _usual(found: dict[str, str]) -> tuple[Json, int | None, int] | None:
+    """The same of a dict that the short cut has found."""
+    if "epoch" not in found or "train_runtime" in found:
+        return None
+    return [found["loss"], found["epoch"]], *_content(found)
+
+
 READER: Final = Reader(
     (
         rule(b"%|", rb"^[ \t]{0,400}(?:Train: {1,4})?\d{1,3}%\|[^|\n]{0,2000}\| {1,4}" + STATE, _bar),
@@ -243,6 +250,7 @@ READER: Final = Reader(
         *EVENTS,
     ),
     followers=FOLLOWERS,
+    hot=Drawn(_usual),
 )
 
 _OWN: Final = (
