@@ -37,7 +37,7 @@ def goodput_table(
         (
             "goodput",
             figure(goodput_ratio),
-            f"at {interval_min:g} min" if interval_min else "give an interval",
+            f"at {interval_min:g} min, {_model(a)}" if interval_min else "give an interval",
         ),
         ("  lost to restarts", per_cent(losses.restart_ratio), "failures x restart"),
         ("  lost to redone work", per_cent(losses.redo_ratio), "failures x half an interval"),
@@ -51,21 +51,48 @@ def goodput_table(
             figure(a.exponential_best_min),
             "failures strike saves and restarts too",
         ),
-        ("best goodput", figure(a.best_goodput_ratio), ""),
+        ("best goodput", figure(a.best_goodput_ratio), _model(a)),
         ("gain", per_cent(a.gain_ratio), "more steps in the same hours"),
     ]
     if a.gpu_hours_saved is not None:
         rows.append(("GPU-hours saved", figure(a.gpu_hours_saved), f"of {figure(gpu_hours)}, same steps"))
     if a.money_saved is not None:
         rows.append(("money saved", figure(a.money_saved), ""))
-    return Table(title="Goodput by the failure model", headings=("", ">value", "by"), rows=rows)
+    return Table(
+        title="Goodput by the failure model",
+        headings=("", ">value", "by"),
+        rows=rows,
+        notes=notes(_limits(a)),
+    )
+
+
+def _model(a: CheckpointAdvice) -> str:
+    if not a.is_rate_known:
+        return "unknown before a failure"
+    return "the model" if a.model == "linear" else "the exponential model"
+
+
+def _limits(a: CheckpointAdvice) -> list[str]:
+    """Return what a reader must know of how far the advice reaches."""
+    if not a.is_rate_known:
+        return ["No failure seen yet is no rate: only a bound on the best interval is known, and no gain."]
+    if a.model == "exponential":
+        return [
+            "The simple model does not reach here (an interval beyond the mean time between failures, or a "
+            "goodput near 0): goodput, best interval and gain are by the exponential model."
+        ]
+    return []
 
 
 def _why(a: CheckpointAdvice) -> str:
     if a.best_interval_min is not None:
         return "maximises the model"
+    if not a.is_rate_known:
+        return "unknown: no failure seen yet"
     if a.mtbf_min is None:
         return "none: without failures, never"
+    if a.best_goodput_ratio == 0:
+        return "none: failures leave no time to train"
     return "none: saves cost nothing, so as often as storage allows"
 
 
@@ -86,7 +113,7 @@ def mtbf_tables(
         ("interruptions a day", figure(rate.per_day), ""),
         (f"per 1,000 node-days ({gpus_per_node} a node)", figure(rate.per_1000_node_days(gpus_per_node)), ""),
     ]
-    watched = f"{rate.interruptions:,} unexpected interruptions in {days:g} days on {gpus:,} GPUs"
+    watched = f"{_interruptions(rate)} in {days:g} days on {gpus:,} GPUs"
     tables = [
         Table(
             title=f"MTBF from {watched}",
@@ -97,13 +124,19 @@ def mtbf_tables(
                 "vendor's rating.",
                 "The interval takes failures as independent; for bunched ones give --gap-cv."
                 if is_poisson
-                else f"The interval is widened for bunched failures: dispersion {rate.dispersion:.2f}.",
+                else f"The interval is widened for bunched failures: dispersion {rate.dispersion:.2f}."
+                if rate.dispersion > 1
+                else "The gaps are no more bunched than chance has them: the interval is not widened.",
             ]),
         )
     ]
     if projections:
         tables.append(_projected(projections))
     return tables
+
+
+def _interruptions(rate: Mtbf) -> str:
+    return f"{rate.interruptions:,} unexpected interruption{'' if rate.interruptions == 1 else 's'}"
 
 
 def _projected(projections: Sequence[Projection]) -> Table:
@@ -228,32 +261,40 @@ def _advice(snapshot: Snapshot, found: RunAdvice) -> Table:
     gains = found.gain_range
     money = costs(snapshot)
     rows = [
-        ("failures a day", figure(given.failures_per_day), ""),
+        ("failures a day", figure(given.failures_per_day), "" if a.is_rate_known else "none seen yet"),
         ("mean time between failures, min", figure(a.mtbf_min),
          span(*found.mtbf_range_min) if found.mtbf_range_min is not None else ""),
         ("restart, min", figure(given.restart_min), ""),
         ("blocking part of a save, min", figure(given.stall_min), ""),
         ("interval now, min", figure(given.interval_min), ""),
-        ("best interval, min", figure(a.best_interval_min), sure),
+        ("best interval, min", figure(a.best_interval_min), sure or ("" if a.is_rate_known else _why(a))),
         ("  by Young", figure(a.young_min), ""),
         ("  by Daly", figure(a.daly_min), ""),
         ("  by the exponential model", figure(a.exponential_best_min), ""),
-        ("best goodput by the model", per_cent(a.best_goodput_ratio), ""),
+        (f"best goodput by the {'model' if a.model == 'linear' else 'exponential model'}",
+         per_cent(a.best_goodput_ratio), ""),
         ("gain", per_cent(a.gain_ratio),
          f"{per_cent(gains[0])} to {per_cent(gains[1])}" if gains is not None else ""),
         ("GPU-hours saved", figure(a.gpu_hours_saved), f"of {figure(found.gpu_hours)} {found.gpu_hours_are}"),
     ]  # fmt: skip
     if a.money_saved is not None:
         currency = money.currency if money is not None else ""
-        rows.append((f"money saved, {currency}".rstrip(", "), figure(a.money_saved), ""))
+        rows.append((
+            f"money saved, {currency}".rstrip(", "),
+            figure(a.money_saved),
+            f"at {figure(found.gpu_hour_price)} a GPU-hour",
+        ))
     return Table(
         title="Checkpoint interval, from the run's own failures, restarts and saves",
         headings=("", ">value", ">90 %, by the failures seen"),
         rows=rows,
         notes=notes([
-            _why(a).capitalize() + "." if a.best_interval_min is None else "",
+            _why(a).capitalize() + "." if a.best_interval_min is None and a.is_rate_known else "",
+            *_limits(a),
             "Gain is more steps in the same hours. It holds while failures come as they did and a save "
-            "stalls as long as it did.",
+            "stalls as long as it did."
+            if a.is_rate_known
+            else "",
         ]),
     )
 
@@ -287,7 +328,7 @@ def run_mtbf_tables(
         )
     tables = [
         Table(
-            title=f"MTBF of {name}: {rate.interruptions:,} unexpected interruptions in "
+            title=f"MTBF of {name}: {_interruptions(rate)} in "
             f"{figure(rate.exposure_job_hours)} hours of attempts on {found.gpus:,.4g} GPUs",
             headings=("", ">value", ">90 % interval", ">widened for bunching"),
             rows=rows,

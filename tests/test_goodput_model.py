@@ -123,6 +123,7 @@ def test_the_gain_is_worth_hours_and_money() -> None:
     )
     assert advice.current_goodput_ratio is not None
     assert advice.gpu_hours_saved is not None
+    assert advice.best_goodput_ratio is not None
 
     assert advice.gpu_hours_saved == pytest.approx(
         1e6 * (1 - advice.current_goodput_ratio / advice.best_goodput_ratio)
@@ -144,6 +145,53 @@ def test_without_failures_there_is_nothing_to_save_for() -> None:
     advice = checkpoint_advice(failures_per_day=0, restart_min=10, checkpoint_stall_min=0.5)
 
     assert (advice.best_interval_min, advice.mtbf_min, advice.best_goodput_ratio) == (None, None, 1.0)
+
+
+def test_no_failure_seen_yet_is_no_rate() -> None:
+    """Only the bound follows: no gain, no hours, no money, and the saves' share alone is known."""
+    advice = checkpoint_advice(
+        failures_per_day=0, restart_min=10, checkpoint_stall_min=0.5, checkpoint_interval_min=30,
+        mtbf_range_min=(4806.0, None), gpu_hours=1e6, gpu_hour_price=2.0, is_rate_known=False,
+    )  # fmt: skip
+    losses = goodput_losses(
+        failures_per_day=0, restart_min=10, checkpoint_interval_min=30, checkpoint_stall_min=0.5,
+        is_rate_known=False,
+    )  # fmt: skip
+
+    assert advice.best_interval_range_min == (pytest.approx(math.sqrt(4806)), None)
+    assert (advice.best_interval_min, advice.best_goodput_ratio, advice.current_goodput_ratio) == (None,) * 3
+    assert (advice.gain_ratio, advice.gpu_hours_saved, advice.money_saved) == (None,) * 3
+    assert (losses.restart_ratio, losses.redo_ratio) == (None, None)
+    assert losses.checkpoint_ratio == pytest.approx(0.5 / 30)
+
+
+@pytest.mark.parametrize(
+    ("f", "r", "c"),
+    [pytest.param(24, 5, 120, id="interval-beyond-the-mtbf"), pytest.param(96, 20, 10, id="linear-gives-0"),
+     pytest.param(96, 20, None, id="no-interval-given")],
+)  # fmt: skip
+def test_where_the_simple_model_ends_one_model_gives_every_figure(
+    f: float, r: float, c: float | None
+) -> None:
+    """Named; best, current and gain agree with each other."""
+    advice = checkpoint_advice(
+        failures_per_day=f, restart_min=r, checkpoint_stall_min=1, checkpoint_interval_min=c
+    )
+
+    assert advice.model == "exponential"
+    assert advice.best_interval_min == advice.exponential_best_min
+    assert advice.best_interval_min is not None
+    assert advice.best_goodput_ratio is not None
+    assert advice.best_goodput_ratio == pytest.approx(
+        exponential_goodput(
+            mtbf_min=1440 / f, restart_min=r, interval_min=advice.best_interval_min, stall_min=1
+        )
+    )
+    if c is not None:
+        assert advice.current_goodput_ratio is not None
+        assert advice.gain_ratio == pytest.approx(
+            advice.best_goodput_ratio / advice.current_goodput_ratio - 1
+        )
 
 
 def test_saves_that_cost_nothing_have_no_best_interval() -> None:
@@ -171,6 +219,7 @@ def test_no_other_interval_is_better(f: float, r: float, s: float, shift: float)
     """The advice maximises the model."""
     advice = checkpoint_advice(failures_per_day=f, restart_min=r, checkpoint_stall_min=s)
     assert advice.best_interval_min is not None
+    assert advice.best_goodput_ratio is not None
     other = advice.best_interval_min * shift
     if s <= other <= MIN_PER_DAY / f:
         at_other = goodput(

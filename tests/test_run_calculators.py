@@ -244,6 +244,39 @@ def test_a_figure_given_replaces_the_runs(told: Told) -> None:
     assert (got["failures_per_day"], got["checkpoint_interval_min"], got["mtbf_min_ci90"]) == (8, 60, None)
 
 
+def test_before_a_failure_only_a_bound_is_told(told: Told) -> None:
+    """After 130 minutes without one: no gain, no hours, no money, no "never"; at least sqrt(2 s M)."""
+    early = ("--as-of", "2026-01-05T10:10:00Z")
+    got = document(told, "goodput", "--config", "pilot.toml", *early)
+
+    for key in ("goodput_ratio", "best_checkpoint_interval_min", "best_goodput_ratio", "gain_ratio",
+                "gain_ratio_ci90", "gpu_hours_saved", "money_saved", "mtbf_min"):  # fmt: skip
+        assert got[key] is None, key
+    low, high = got["best_checkpoint_interval_min_ci90"]
+    assert low == pytest.approx((2 * 1.0 * 130 / 2.9957) ** 0.5, rel=1e-3)
+    assert high is None
+    page = told("goodput", "--config", "pilot.toml", *early).stdout
+    assert "never" not in page
+    assert "only a bound" in page
+
+
+def test_an_interval_given_beyond_the_mtbf_is_refused_with_a_config_too(told: Told) -> None:
+    """As from flags; the run's own would be advised on."""
+    done = told("goodput", "--config", "pilot.toml", "--checkpoint-interval-min", "2000", *AS_OF)
+
+    assert done.exit_code == 2
+    assert "at most the mean time between failures" in " ".join(done.output.split())
+
+
+def test_what_if_flags_leave_the_runs_own_row_alone(told: Told) -> None:
+    """Another device, power or price in the plan changes nothing that the run has drawn or paid."""
+    words = ("plan", "--config", "pilot.toml", *AS_OF)
+    was = document(told, *words)["chain"][1]
+    for flags in (("--gpu", "b200"), ("--gpu-power-w", "1"), ("--gpu-hour-price", "9"),
+                  ("--facility-overhead", "2")):  # fmt: skip
+        assert document(told, *words, *flags)["chain"][1] == was, flags
+
+
 def test_without_saves_there_is_no_advice_and_a_reason(call: Told, tmp_path: Path) -> None:
     """Nulls, and status 0."""
     tell(call, tmp_path, [r for r in pilot() if "checkpoint" not in r.get("event", "")])
@@ -277,7 +310,7 @@ def test_mtbf_of_a_run_with_projection_and_causes(told: Told) -> None:
     assert [r["cause"] for r in got["causes"]["rows"] if r["count"]] == ["gpu_hbm"]
     assert got["gaps"] is None
     page = told("mtbf", "--config", "pilot.toml", *AS_OF).stdout
-    assert "MTBF of pilot: 1 unexpected interruptions" in page
+    assert "MTBF of pilot: 1 unexpected interruption in" in page
     assert "Root causes of pilot beside the published table" in page
 
 

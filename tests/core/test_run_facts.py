@@ -166,6 +166,20 @@ def test_a_late_start_is_days_and_no_gpu_hours() -> None:
     assert late.days - on_time.days == pytest.approx(1 / 24)
 
 
+def test_days_late_do_not_depend_on_how_the_run_is_billed() -> None:
+    """A reservation from an hour before the planned start costs hours, and makes nothing late."""
+    early = Reservation(start_us=us(-3600), gpus=8)
+    alone, held = run_variance(story()), run_variance(story(billing="reservation", reservation=early))
+
+    assert alone is not None
+    assert held is not None
+    assert held.days == pytest.approx(alone.days)
+    assert held.gpu_hours - alone.gpu_hours == pytest.approx(8 * (3600 + 200) / 3600)
+    parts = {p.name: p for p in held.parts}
+    assert parts["gpus"].gpu_hours == pytest.approx(0)
+    assert parts["availability"].cause == "GPUs were held for 2.71 times the run's calendar"
+
+
 def test_a_plan_that_came_true_has_no_variance_in_its_rates() -> None:
     """Planned as it ran: the total is zero, and what failed is set against what was planned to fail."""
     ran = story()

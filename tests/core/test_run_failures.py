@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 import pytest
 
 from tests.core.run_story import (
     H100,
+    START,
     any_run,
     planned,
     second,
@@ -15,8 +17,10 @@ from tests.core.run_story import (
 )
 from tests.core.story import Log, facts, row, tell
 from tracker.core.goodput_model import checkpoint_advice
+from tracker.core.plan import PriceStep
 from tracker.core.records import Kind
 from tracker.core.run_failures import FEW_GAPS, run_advice, run_causes, run_checkpoints, run_failures
+from tracker.core.settings import Reservation
 from tracker.core.snapshot import Snapshot
 
 
@@ -94,6 +98,8 @@ def test_a_run_that_never_failed_has_a_bound() -> None:
     assert rate.rate.job_hours_interval[0] == pytest.approx(900 / 3600 / 2.995732, rel=1e-5)
     assert advice is not None
     assert advice.advice.best_interval_min is None
+    assert (advice.advice.gain_ratio, advice.advice.money_saved, advice.gain_range) == (None, None, None)
+    assert (advice.model_ratio, advice.losses.restart_ratio, advice.given.restart_min) == (None, None, None)
     assert advice.advice.best_interval_range_min is not None
     assert advice.advice.best_interval_range_min[1] is None
 
@@ -149,3 +155,28 @@ def test_root_causes_stand_beside_the_published_ones() -> None:
     assert {r.cause: r.count for r in run_causes(ran).rows if r.count} == {"unknown": 1}
     assert run_causes(ran).manual is None
     assert run_causes(by_hand).manual == 1
+
+
+def test_hours_to_come_are_worth_the_price_to_come() -> None:
+    """Paid at 1 until now; from now on an hour costs 5, whatever the past mean is."""
+    steps = (
+        PriceStep(gpu_hour_price=1.0),
+        PriceStep(gpu_hour_price=5.0, since=START + dt.timedelta(seconds=2100)),
+    )
+    got = run_advice(story(plan=planned(gpu_hour_price=None, prices=steps)))
+
+    assert got is not None
+    assert got.gpu_hours_are == "to go"
+    assert got.gpu_hour_price == pytest.approx(5.0)
+    assert got.advice.money_saved == pytest.approx(5 * (got.advice.gpu_hours_saved or 0))
+
+
+def test_what_a_reservation_holds_beside_the_attempts_is_no_saving() -> None:
+    """Its idle GPUs stay idle at any interval: same hours, same savings as without it."""
+    alone = run_advice(story())
+    held = run_advice(story(billing="reservation", reservation=Reservation(gpus=16)))
+
+    assert alone is not None
+    assert held is not None
+    assert held.gpu_hours == pytest.approx(alone.gpu_hours)
+    assert held.advice.gpu_hours_saved == pytest.approx(alone.advice.gpu_hours_saved)

@@ -154,7 +154,7 @@ def plan(
     if snapshot is not None and settings is not None and snapshot.attempts:
         ran = True
         beside = replace(snapshot, settings=replace(settings, plan=made))
-        chains.append(chain_of_run(beside))
+        chains.append(chain_of_run(snapshot))  # what ran is no what-if: its own price and power
         against = _against(beside) if from_run is None else {}
     if with_chain:
         chains += published_chains()

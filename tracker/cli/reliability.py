@@ -32,7 +32,7 @@ from tracker.cli._calc import (
 )
 from tracker.cli._options import as_of_option, find_config, json_option
 from tracker.cli._output import print_pairs
-from tracker.core._checks import count, positive
+from tracker.core._checks import count, not_negative, positive
 from tracker.core.definitions import goodput_definitions
 from tracker.core.documents import iso
 from tracker.core.errors import InvalidValue
@@ -98,6 +98,8 @@ def goodput(
       tracker goodput --config run.toml
       tracker goodput --definitions --config run.toml --nominal-step-s 14.0
     """
+    if gpu_hour_price is not None:
+        not_negative("--gpu-hour-price", gpu_hour_price, "a price of 0 or more per GPU-hour")
     only_with("--definitions", definitions, ("--nominal-step-s", nominal_step_s))
     only_with("--config", config or definitions, ("--as-of", as_of))
     if definitions:
@@ -127,9 +129,9 @@ def goodput(
     if restart_min is None or per_day is None:
         raise click.UsageError("missing --restart-min")
     stall = checkpoint_stall_min if checkpoint_stall_min is not None else 0.0
-    ratio = None
+    is_rate_known = failures_per_day is not None or per_day > 0
     if checkpoint_interval_min is not None:
-        ratio = goodput_of(
+        goodput_of(  # refuses what the model does not reach
             failures_per_day=per_day,
             restart_min=restart_min,
             checkpoint_interval_min=checkpoint_interval_min,
@@ -143,13 +145,16 @@ def goodput(
         mtbf_range_min=spread,
         gpu_hours=gpu_hours,
         gpu_hour_price=gpu_hour_price,
+        is_rate_known=is_rate_known,
     )
     losses = goodput_losses(
         failures_per_day=per_day,
         restart_min=restart_min,
         checkpoint_interval_min=checkpoint_interval_min,
         checkpoint_stall_min=stall,
+        is_rate_known=is_rate_known,
     )
+    ratio = advice.current_goodput_ratio
     if not as_json:
         print_tables([
             goodput_table(
@@ -177,6 +182,8 @@ def _advice(
         "goodput_ratio": goodput_ratio,
         "best_checkpoint_interval_min": advice.best_interval_min,
         "best_goodput_ratio": advice.best_goodput_ratio,
+        "model": advice.model,
+        "is_rate_known": advice.is_rate_known,
         "failures_per_day": per_day,
         "mtbf_min": advice.mtbf_min,
         "mtbf_min_ci90": list(spread) if spread else None,
@@ -222,6 +229,7 @@ def _run_goodput(snapshot: Snapshot, known: RunCheckpoints | None, found: RunAdv
         "checkpoint_stall_min": found.given.stall_min,
         "gpu_hours": found.gpu_hours,
         "gpu_hours_are": found.gpu_hours_are,
+        "gpu_hour_price": found.gpu_hour_price,
         "gain_ratio_ci90": list(found.gain_range) if found.gain_range is not None else None,
     }
 

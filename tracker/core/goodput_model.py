@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from tracker.core._checks import not_negative, positive
 from tracker.core.errors import InvalidValue
@@ -78,8 +78,8 @@ def _linear(f: float, r: float, c: float, s: float) -> float:
 class GoodputLosses:
     """Where the model's loss goes, as shares of the allocation; None where an interval is missing."""
 
-    restart_ratio: float
-    """F R / 1440."""
+    restart_ratio: float | None
+    """F R / 1440; None where the rate of failures is not known."""
     redo_ratio: float | None
     """F C / 2880."""
     checkpoint_ratio: float | None
@@ -92,16 +92,19 @@ def goodput_losses(
     restart_min: float,
     checkpoint_interval_min: float | None,
     checkpoint_stall_min: float = 0.0,
+    is_rate_known: bool = True,
 ) -> GoodputLosses:
     """Return the three losses of the model; they sum to 1 - goodput while that is above 0.
+
+    Without is_rate_known (no failure was seen yet) only the saves' share is known.
 
     >>> goodput_losses(failures_per_day=8, restart_min=9, checkpoint_interval_min=36).redo_ratio
     0.1
     """
     c = checkpoint_interval_min
     return GoodputLosses(
-        restart_ratio=failures_per_day * restart_min / MIN_PER_DAY,
-        redo_ratio=failures_per_day * c / 2 / MIN_PER_DAY if c is not None else None,
+        restart_ratio=failures_per_day * restart_min / MIN_PER_DAY if is_rate_known else None,
+        redo_ratio=failures_per_day * c / 2 / MIN_PER_DAY if c is not None and is_rate_known else None,
         checkpoint_ratio=checkpoint_stall_min / c if c is not None else None,
     )
 
@@ -158,6 +161,11 @@ def exponential_goodput(
 class CheckpointAdvice:
     """The interval that maximises goodput, by three routes, and what it would gain."""
 
+    is_rate_known: bool
+    """False where no failure was seen yet: then the rate has only a bound, and nothing else is said."""
+    model: Literal["linear", "exponential"]
+    """Which model the ratios below are by: the exponential one where the simple (linear) one does not
+    reach, that is for an interval beyond the MTBF or a goodput that it would put at 0."""
     mtbf_min: float | None
     """Mean time between failures, minutes; None without failures."""
     young_min: float | None
@@ -165,17 +173,16 @@ class CheckpointAdvice:
     daly_min: float | None
     """Daly's higher-order interval."""
     best_interval_min: float | None
-    """Numeric optimum of the goodput model; None where it has none: no stall (save as often as
-    storage allows) or no failures (never)."""
-    best_goodput_ratio: float
-    """Goodput there (the limit, where there is no optimum)."""
+    """Numeric optimum of `model`; None where it has none: no stall (save as often as storage allows),
+    no failures (never), or a rate that is not known."""
+    best_goodput_ratio: float | None
+    """Goodput there by `model` (the limit, where there is no optimum); None where the rate is not known."""
     exponential_best_min: float | None
     """Numeric optimum of the complete exponential model."""
     current_goodput_ratio: float | None
-    """At the present interval; None where none was given."""
+    """At the present interval, by `model`; None where none was given."""
     gain_ratio: float | None
-    """Best over current goodput, minus 1: this many more steps in the same hours. Both by one model:
-    the exponential one where the simple one does not reach."""
+    """Best over current goodput, minus 1: this many more steps in the same hours."""
     best_interval_range_min: tuple[float, float | None] | None
     """The optimum at both ends of the MTBF's interval; None where that is unknown."""
     gpu_hours_saved: float | None
@@ -193,6 +200,7 @@ def checkpoint_advice(
     mtbf_range_min: tuple[float, float | None] | None = None,
     gpu_hours: float | None = None,
     gpu_hour_price: float | None = None,
+    is_rate_known: bool = True,
 ) -> CheckpointAdvice:
     """Return the checkpoint interval that maximises goodput, and what it is worth.
 
@@ -200,6 +208,9 @@ def checkpoint_advice(
     only as sure as that. gpu_hours is an allocation at the present interval, to put the gain in
     hours and money. Unlike `goodput`, an interval beyond the MTBF is not refused here: a run that
     has one needs advice; its goodput then comes from the exponential model.
+
+    failures_per_day = 0 is taken at its word (never save) unless is_rate_known is False: "none seen yet"
+    is no rate, and all that follows then is the bound in mtbf_range_min.
 
     Raises InvalidValue for negative inputs.
 
@@ -211,31 +222,38 @@ def checkpoint_advice(
     f = not_negative("failures_per_day", failures_per_day)
     r = not_negative("restart_min", restart_min)
     s = not_negative("checkpoint_stall_min", checkpoint_stall_min)
-    mtbf = MIN_PER_DAY / f if f > 0 else None
-    best: float | None = None
-    exponential: float | None = None
-    if mtbf is not None and s > 0:
-        best = _maximise(lambda c: _linear(f, r, c, s), s, mtbf)
-        exponential = _maximise(
-            lambda c: exponential_goodput(mtbf_min=mtbf, restart_min=r, interval_min=c, stall_min=s), s, mtbf
-        )
-    best_goodput = max(0.0, 1 - f * r / MIN_PER_DAY if best is None else _linear(f, r, best, s))
-    current: float | None = None
-    reach = best_goodput
+    price = None
+    if gpu_hour_price is not None:
+        price = not_negative("gpu_hour_price", gpu_hour_price, "a price of 0 or more per GPU-hour")
+    hours = not_negative("gpu_hours", gpu_hours) if gpu_hours is not None else None
+    c = None
     if checkpoint_interval_min is not None:
         c = positive("checkpoint_interval_min", checkpoint_interval_min, "minutes above 0")
-        current = max(0.0, _linear(f, r, c, s))
-        if mtbf is not None and (c > mtbf or current == 0):
+    mtbf = MIN_PER_DAY / f if f > 0 else None
+    best = exponential = None
+    if mtbf is not None and s > 0:
+        best = _maximise(lambda x: _linear(f, r, x, s), s, mtbf)
+        exponential = _maximise(
+            lambda x: exponential_goodput(mtbf_min=mtbf, restart_min=r, interval_min=x, stall_min=s), s, mtbf
+        )
+    reach: float | None = max(0.0, 1 - f * r / MIN_PER_DAY if best is None else _linear(f, r, best, s))
+    current = max(0.0, _linear(f, r, c, s)) if c is not None else None
+    model: Literal["linear", "exponential"] = "linear"
+    if mtbf is not None and (reach == 0 or (c is not None and (c > mtbf or current == 0))):
+        model, best = "exponential", exponential
+        reach = math.exp(-r / mtbf)
+        if exponential is not None:
+            reach = exponential_goodput(mtbf_min=mtbf, restart_min=r, interval_min=exponential, stall_min=s)
+        if c is not None:
             current = exponential_goodput(mtbf_min=mtbf, restart_min=r, interval_min=c, stall_min=s)
-            reach = math.exp(-r / mtbf)
-            if exponential is not None:
-                reach = exponential_goodput(
-                    mtbf_min=mtbf, restart_min=r, interval_min=exponential, stall_min=s
-                )
-    gain = max(0.0, reach / current - 1) if current else None
+        if reach == 0:
+            best = exponential = None  # nothing to maximise
+    if not is_rate_known:
+        reach = current = None
+    gain = max(0.0, reach / current - 1) if current and reach is not None else None
     saved = None
-    if gpu_hours is not None and current is not None and reach > 0:
-        saved = not_negative("gpu_hours", gpu_hours) * max(0.0, 1 - current / reach)
+    if hours is not None and current is not None and reach:
+        saved = hours * max(0.0, 1 - current / reach)
     spread = None
     if mtbf_range_min is not None and s > 0:
         low, high = mtbf_range_min
@@ -244,17 +262,19 @@ def checkpoint_advice(
             young_min(mtbf_min=high, checkpoint_stall_min=s) if high is not None else None,
         )
     return CheckpointAdvice(
+        is_rate_known=is_rate_known,
+        model=model,
         mtbf_min=mtbf,
         young_min=young_min(mtbf_min=mtbf, checkpoint_stall_min=s) if mtbf is not None and s > 0 else None,
         daly_min=daly_min(mtbf_min=mtbf, checkpoint_stall_min=s) if mtbf is not None and s > 0 else None,
         best_interval_min=best,
-        best_goodput_ratio=best_goodput,
+        best_goodput_ratio=reach,
         exponential_best_min=exponential,
         current_goodput_ratio=current,
         gain_ratio=gain,
         best_interval_range_min=spread,
         gpu_hours_saved=saved,
-        money_saved=saved * gpu_hour_price if saved is not None and gpu_hour_price is not None else None,
+        money_saved=saved * price if saved is not None and price is not None else None,
     )
 
 

@@ -205,7 +205,9 @@ def run_factors(
     """Return the run's side; None before it has retained tokens, GPUs and a peak.
 
     The calendar runs from the planned start (the first attempt where that is earlier or no start is
-    planned) to `as_of`, or to the end of a finished run; time that is pending is in neither side.
+    planned) to `as_of`, or to the end of a finished run; time that is pending is in neither side. A
+    reservation held before or after that costs hours, and makes nothing later: then the share of the
+    calendar in which GPUs were held is above 1.
     """
     gpu_us, eff, seen = snapshot.gpu_us, snapshot.mfu, snapshot.tokens.seen
     if gpu_us is None or not seen or not eff.productive_ratio or eff.peak_flop_per_s is None:
@@ -223,7 +225,7 @@ def run_factors(
         redo_ratio=gpu_us["lost"] / productive,
         overhead_ratio=sum(gpu_us[name] for name in _OVERHEAD) / productive,
         gpus=allocated / held_us,
-        availability_ratio=held_us / max(calendar_us, held_us),
+        availability_ratio=held_us / max(calendar_us, 1),
         redo_by=_redo_by(snapshot),
         overhead_by={name: gpu_us[name] for name in _OVERHEAD},
     )
@@ -349,10 +351,10 @@ def _calendar(snapshot: Snapshot, plan: Plan | None) -> tuple[int, int]:
         begin = start if reach is None else max(start, reach)
         held += max(0, end - begin)
         reach = end if reach is None else max(reach, end)
-    first = min(start for start, _ in spans)
+    first = min(line.start_us for line in lines)
     if plan is not None and plan.start is not None:
         first = min(first, round(plan.start.timestamp() * US_PER_S))
-    last = max(end for _, end in spans)
+    last = max(line.start_us + line.wall_us["allocated"] for line in lines)
     if snapshot.state != "finished":
         last = max(last, snapshot.as_of_us)
     pending = max((line.wall_us["pending"] for line in lines), default=0)

@@ -11,17 +11,19 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from tracker.core._checks import positive
 from tracker.core.failures import CauseTable, Mtbf, cause_table, mtbf
 from tracker.core.goodput_model import (
     MIN_PER_DAY,
     CheckpointAdvice,
     GoodputLosses,
     checkpoint_advice,
+    goodput,
     goodput_losses,
 )
 from tracker.core.interruptions import Interruption
 from tracker.core.poisson import Dispersion, dispersion
-from tracker.core.run_money import costs
+from tracker.core.run_money import costs, price_to_come
 from tracker.core.snapshot import Snapshot
 
 US_PER_MIN: Final = 60_000_000
@@ -75,7 +77,8 @@ class RunCheckpoints:
     saves: int
     """Saves told."""
     gpu_hours_to_go: float | None
-    """Allocation still to come at the rate so far; None without a target."""
+    """The attempts' allocation still to come at the rate so far; None without a target. What a reservation
+    holds beside them is left out: no checkpoint saves it."""
     shares: MeasuredShares | None
     """Where the run's own time went; None before any is known."""
 
@@ -96,9 +99,12 @@ class RunAdvice:
     gain_range: tuple[float, float] | None
     """The gain at both ends of it, the smaller one first; None where no gain is known."""
     gpu_hours: float
-    """The allocation that the gain is put on."""
+    """The allocation that the gain is put on: of attempts, without what a reservation holds beside them."""
     gpu_hours_are: Literal["given", "to go", "so far"]
     """Which one that is: what is still to come where a target is known."""
+    gpu_hour_price: float | None
+    """What an hour saved is worth: of hours to come the price from `as_of` on, of hours so far the mean paid;
+    None without a price."""
 
 
 def run_failures(snapshot: Snapshot) -> RunFailures | None:
@@ -158,28 +164,36 @@ def run_advice(
     """Return the checkpoint interval that would serve a run best, from its own figures.
 
     A figure given stands in for the run's. Its failures' exact Poisson interval makes the advice a range.
-    None while the stall of a save or the restart time is neither known nor given.
+    None while the stall of a save or the restart time is neither known nor given. A run that has not failed
+    yet has no rate of failures: then only the bound on the interval is told, and no gain.
 
-    Raises InvalidValue for a negative figure.
+    Raises InvalidValue for a negative figure, and for an interval given beyond the mean time between failures
+    (one that the run itself has is advised on by the exponential model).
     """
     known = run_checkpoints(snapshot)
     if known is None:
         return None
     per_day = known.failures_per_day if failures_per_day is None else failures_per_day
     restart = known.restart_min if restart_min is None else restart_min
+    is_rate_known = failures_per_day is not None or per_day > 0
+    asked = restart
     restart = 0.0 if restart is None and per_day == 0 else restart
     stall = known.stall_min if stall_min is None else stall_min
     interval = known.interval_min if interval_min is None else interval_min
     if restart is None or stall is None:
         return None
+    if interval_min is not None:
+        goodput(
+            failures_per_day=per_day,
+            restart_min=restart,
+            checkpoint_interval_min=positive("checkpoint_interval_min", interval_min, "minutes above 0"),
+            checkpoint_stall_min=stall,
+        )
     spread = _spread(snapshot) if failures_per_day is None else mtbf_range_min
-    money = costs(snapshot)
-    price = gpu_hour_price
-    if price is None and money is not None:
-        price = money.gpu_hour_price
     hours, which = _allocation(snapshot, known, gpu_hours)
+    price = _price(snapshot, hours, which) if gpu_hour_price is None else gpu_hour_price
 
-    def advice_at(rate_per_day: float) -> CheckpointAdvice:
+    def advice_at(rate_per_day: float, *, known: bool = True) -> CheckpointAdvice:
         return checkpoint_advice(
             failures_per_day=rate_per_day,
             restart_min=restart,
@@ -188,11 +202,12 @@ def run_advice(
             mtbf_range_min=spread,
             gpu_hours=hours,
             gpu_hour_price=price,
+            is_rate_known=known,
         )
 
-    advice = advice_at(per_day)
+    advice = advice_at(per_day, known=is_rate_known)
     gains = None
-    if spread is not None:
+    if spread is not None and is_rate_known:
         ends = [advice_at(MIN_PER_DAY / m if m is not None else 0.0).gain_ratio for m in spread]
         found = sorted(g for g in (advice.gain_ratio, *ends) if g is not None)
         gains = (found[0], found[-1]) if found else None
@@ -200,7 +215,7 @@ def run_advice(
         given=replace(
             known,
             failures_per_day=per_day,
-            restart_min=restart,
+            restart_min=asked,
             stall_min=stall,
             interval_min=interval,
         ),
@@ -210,12 +225,14 @@ def run_advice(
             restart_min=restart,
             checkpoint_interval_min=interval,
             checkpoint_stall_min=stall,
+            is_rate_known=is_rate_known,
         ),
         model_ratio=advice.current_goodput_ratio,
         mtbf_range_min=spread,
         gain_range=gains,
         gpu_hours=hours,
         gpu_hours_are=which,
+        gpu_hour_price=price,
     )
 
 
@@ -234,7 +251,20 @@ def _allocation(
         return given, "given"
     if known.gpu_hours_to_go:
         return known.gpu_hours_to_go, "to go"
-    return (snapshot.gpu_us or {}).get("allocated", 0) / 3.6e9, "so far"
+    return _own_us(snapshot) / 3.6e9, "so far"
+
+
+def _price(snapshot: Snapshot, hours: float, which: Literal["given", "to go", "so far"]) -> float | None:
+    if which != "so far":
+        return price_to_come(snapshot, hours)
+    money = costs(snapshot)
+    return money.gpu_hour_price if money is not None else None
+
+
+def _own_us(snapshot: Snapshot) -> int:
+    """Return GPU-microseconds that attempts held, pending time left out: what a checkpoint can save."""
+    times = [line.gpu_us for line in snapshot.attempts if line.gpu_us is not None]
+    return sum(t["allocated"] - t["pending"] for t in times)
 
 
 def _shares(snapshot: Snapshot) -> MeasuredShares | None:
@@ -275,7 +305,9 @@ def _restart_us(snapshot: Snapshot, stop: Interruption) -> int:
 
 
 def _to_go(snapshot: Snapshot) -> float | None:
-    tokens, rate = snapshot.tokens, snapshot.per_trillion.realised
-    if tokens.planned is None or tokens.net is None or rate is None:
+    tokens, rate, times = snapshot.tokens, snapshot.per_trillion.realised, snapshot.gpu_us
+    if tokens.planned is None or tokens.net is None or rate is None or times is None:
         return None
-    return max(0.0, tokens.planned - tokens.net - (tokens.inherited or 0)) * rate / 1e12
+    whole = times["allocated"] - times["pending"]
+    own = _own_us(snapshot) / whole if whole > 0 else 1.0
+    return max(0.0, tokens.planned - tokens.net - (tokens.inherited or 0)) * rate / 1e12 * own

@@ -22,6 +22,8 @@ from tracker.core.snapshot import Snapshot
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 US_PER_H: Final = 3_600_000_000
 _DAY_US: Final = 24 * US_PER_H
+_LONG_H: Final = 1e6
+"""A calendar ends; a run of a century keeps today's price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,22 @@ def costs(snapshot: Snapshot) -> Costs | None:
         per_trillion_tokens=rate * price if rate is not None and price is not None else None,
         losses=tuple(_loss(snapshot, stop, prices, waits) for stop in snapshot.interruptions),
     )
+
+
+def price_to_come(snapshot: Snapshot, gpu_hours: float) -> float | None:
+    """Return the mean price of GPU-hours spent from `as_of` on, by the GPUs of the latest attempt.
+
+    Without a GPU count it is the price at `as_of`; None without a price.
+    """
+    prices = _prices(snapshot)
+    if prices is None:
+        return None
+    start = moment(snapshot.as_of_us)
+    gpus = next((line.gpus for line in reversed(snapshot.attempts) if line.gpus), None)
+    if gpus is None or not 0 < gpu_hours / gpus < _LONG_H:
+        return prices.at(start)
+    end = start + dt.timedelta(hours=gpu_hours / gpus)
+    return (prices.cost(gpu_hours, start=start, end=end) or 0.0) / gpu_hours
 
 
 def by_day(snapshot: Snapshot) -> tuple[Day, ...]:

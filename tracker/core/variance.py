@@ -49,7 +49,7 @@ class Factors:
     gpus: float = 1.0
     """GPUs held, on average while any were."""
     availability_ratio: float = 1.0
-    """Share of the calendar in which any were held."""
+    """Time in which any were held over the calendar; above 1 where a reservation outlasts the run."""
     redo_by: Mapping[str, float] = field(default_factory=dict)
     """Lost GPU-time by cause, any unit: to name the biggest."""
     overhead_by: Mapping[str, float] = field(default_factory=dict)
@@ -260,6 +260,8 @@ def _cause(name: str, plan: Factors, run: Factors) -> str:
         return _biggest(run.overhead_by, "unproductive time")
     if name == "gpus":
         return f"{run.gpus:,.0f} GPUs held, planned {plan.gpus:,.0f}"
+    if run.availability_ratio > 1:
+        return f"GPUs were held for {run.availability_ratio:.2f} times the run's calendar"
     return f"an allocation was held {run.availability_ratio:.1%} of the time"
 
 
