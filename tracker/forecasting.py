@@ -1,23 +1,18 @@
-"""The forecast of a store: opened, read, asked. Also the child process that the sidecar asks.
+"""The forecast of a store: opened, read, asked, kept.
 
 Edge: reads the store. numpy is loaded only when something is asked: the sidecar's own process imports
 nothing of this module.
-
-    python -m tracker.forecasting CONFIG AS_OF_US      one JSON forecast on stdout; keeps it in the store
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from tracker.config import Config
 from tracker.core.book import Book
-from tracker.core.errors import TrackerError
 from tracker.core.facts import Facts
 from tracker.core.forecast.answer import forecast, spent_money
 from tracker.core.forecast.choices import WhatIf, mfu_expected, parse, what_if
@@ -30,8 +25,6 @@ from tracker.marks import StoredMarks
 from tracker.store import Reader, Writer, keep_forecast
 
 DAY_US: Final = 86_400_000_000
-MEMORY_BYTES: Final = 1 << 30
-"""Address space that the child may take; it holds some 80 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,36 +99,3 @@ def keep(config: Config, made: Forecast) -> None:
     """Keep a forecast in the store, under its moment and its inputs' digest."""
     with Writer(config.store) as writer:
         keep_forecast(writer, made.as_of_us, made.digest, json.dumps(made.to_json()))
-
-
-def main(arguments: list[str]) -> int:
-    """Answer the sidecar."""
-    _bound()
-    from tracker import app
-
-    path, as_of_us = Path(arguments[0]), int(arguments[1])
-    try:
-        config = app.load_config(path)
-        made = ask_store(config, as_of_us=as_of_us, since_us=as_of_us - DAY_US).forecast
-        keep(config, made)
-    except TrackerError as error:
-        print(error, file=sys.stderr)
-        return 1
-    json.dump(made.to_json(), sys.stdout)
-    return 0
-
-
-def _bound() -> None:
-    """Never take more memory, or more of the processor, than a forecast should."""
-    import os
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -44,7 +44,7 @@ class Outlook:
             return
         try:
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tracker.forecasting", str(self._config), str(as_of_us)],
+                [sys.executable, "-P", "-m", "tracker.cli.forecast_child", str(self._config), str(as_of_us)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,  # what is said fits a pipe: it is read once the child is gone
                 stderr=subprocess.STDOUT,
