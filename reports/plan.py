@@ -12,6 +12,7 @@ from reports.numbers import UNKNOWN, per_cent
 from reports.tables import Table
 from tracker.core.chain import Chain
 from tracker.core.energy import carbon_t
+from tracker.core.hardware import dense_matches
 from tracker.core.plan import Estimate, Plan
 from tracker.core.plan_check import PlanWarning
 from tracker.core.prices import EXCLUDED
@@ -33,11 +34,17 @@ def plan_tables(
             Table(
                 title="Warnings",
                 headings=("code", ">likely hours over planned"),
-                rows=[(w.code, f"{w.factor:.2f}" if w.factor else UNKNOWN) for w in warnings],
+                rows=[(w.code, _factor(w)) for w in warnings],
                 notes=notes(f"{w.code}: {w.message}" for w in warnings),
             )
         )
     return tables
+
+
+def _factor(warning: PlanWarning) -> str:
+    if warning.money_factor is not None:
+        return f"{warning.money_factor:.2f} of budget"
+    return f"{warning.factor:.2f}" if warning.factor else UNKNOWN
 
 
 def measured_table(measured: MeasuredPlan) -> Table:
@@ -108,7 +115,14 @@ def _peak_words(plan: Plan) -> str:
         return UNKNOWN
     is_given = plan.peak.gpu is None or plan.peak.source.mark == "given"
     who = plan.peak.source.title if is_given else plan.peak.gpu
-    return f"{plan.peak.tflop_per_s:,g} TFLOP/s dense {plan.peak.precision}, {who}"
+    of = plan.peak.precision
+    same = (
+        {p.precision for p in dense_matches(plan.peak.tflop_per_s, gpu=plan.peak.gpu)} if is_given else set()
+    )
+    if same and of not in same:
+        theirs = "bf16" if "bf16" in same else min(same)
+        return f"{plan.peak.tflop_per_s:,g} TFLOP/s, a dense {theirs} peak beside {of} training, {who}"
+    return f"{plan.peak.tflop_per_s:,g} TFLOP/s dense {of}, {who}"
 
 
 def _stages(plan: Plan, e: Estimate) -> Table:

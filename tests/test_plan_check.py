@@ -85,6 +85,28 @@ def test_the_total_of_a_known_mixture() -> None:
     assert warning.factor == pytest.approx(37 / 671)
 
 
+@pytest.mark.parametrize(
+    ("total", "names", "factor"),
+    [
+        pytest.param(235e9, ["Qwen3 235B-A22B"], 22 / 235, id="qwen3-to-its-digits"),
+        pytest.param(236e9, ["DeepSeek-V2"], 21 / 236, id="deepseek-v2-to-its-digits"),
+        pytest.param(235.5e9, ["Qwen3 235B-A22B", "DeepSeek-V2"], None, id="between-both"),
+        pytest.param(1.2e12, ["Ultra-128E"], 58.36 / 1200, id="a-total-of-the-b300-table"),
+        pytest.param(40.86e9, ["Small-64E"], 4.29 / 40.86, id="another-of-it"),
+    ],
+)
+def test_a_total_names_every_model_it_may_be(total: float, names: list[str], factor: float | None) -> None:
+    """The one that fits to its digits, else all that are near, and then no factor."""
+    warning = only({"active_params": total})
+
+    assert warning.code == "total_params"
+    known = ("Qwen3 235B-A22B", "DeepSeek-V2", "Ultra-128E", "Small-64E")
+    assert [name for name in known if name in warning.message] == names
+    assert warning.factor == (None if factor is None else pytest.approx(factor))
+    with_experts = only({"active_params": total, "experts": 128, "experts_per_token": 8})
+    assert with_experts.factor == warning.factor
+
+
 def test_a_mixture_that_states_its_experts() -> None:
     """Active equal to total with 64 experts is the total."""
     moe = {"active_params": 40e9, "total_params": 40e9, "experts": 64, "experts_per_token": 4}
@@ -100,6 +122,8 @@ def test_a_mixture_that_states_its_experts() -> None:
         pytest.param({"active_params": 70e9, "total_params": 70e9}, id="dense"),
         pytest.param({"active_params": 12.9e9}, id="dense-13b-near-some-mixture"),
         pytest.param({"active_params": 671e9, "total_params": 2e12}, id="a-larger-total-says-active"),
+        pytest.param({"active_params": 235e9, "total_params": 235e9}, id="declared-dense"),
+        pytest.param({"active_params": 70e9}, id="dense-70b-near-a-study"),
     ],
 )
 def test_no_total_params(values: dict[str, Any]) -> None:
@@ -113,7 +137,12 @@ def test_a_high_mfu_must_be_measured() -> None:
     assert codes({"mfu": 0.55}) == ["mfu_assumed_high"]
     assert codes({"mfu": 0.55, "sources": {"mfu": "Measured on 512 GPUs, 3 March"}}) == []
     assert codes({"mfu": 0.55, "sources": {"mfu": "not measured yet"}}) == ["mfu_assumed_high"]
-    assert codes({"mfu": 0.55, "sources": {"mfu": "unmeasured"}}) == ["mfu_assumed_high"]
+    for text in ("unmeasured", "to be measured", "will be measured in May", "not yet measured",
+                 "once measured, we shall see", "hasn't been measured", "never measured"):  # fmt: skip
+        assert codes({"mfu": 0.55, "sources": {"mfu": text}}) == ["mfu_assumed_high"], text
+    for text in ("measured", "MFU measured on 64 GPUs", "To be sure, we measured it twice",
+                 "not yet at scale: measured on 8 GPUs"):  # fmt: skip
+        assert codes({"mfu": 0.55, "sources": {"mfu": text}}) == [], text
 
 
 def test_a_high_mfu_of_one_stage_counts_too() -> None:
@@ -142,8 +171,39 @@ def test_a_bf16_peak_for_an_fp8_run() -> None:
     assert "its dense fp8 peak is 1,979" in warning.message
     assert codes({"peak": peak_given(989), "sources": {}}, precision="fp8") == ["precision_mismatch"]
     assert codes({"peak": peak_given(989, "fp8"), "sources": {"peak": "BF16 as a reference"}}) == []
-    assert codes({"peak": peak_flop_per_s("h100-sxm", "fp8")}) == []
+    assert codes({"peak": peak_flop_per_s("h100-sxm", "fp8"), "mfu": 0.25}) == []
     assert codes({"peak": peak_given(989, "bf16")}, precision="mxfp8") == ["precision_mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("values", "factor"),
+    [
+        pytest.param({}, 1.0, id="the-default-mfu-is-a-bf16-figure"),
+        pytest.param({"mfu": 0.4}, None, id="of-a-given-one-nobody-knows"),
+    ],
+)
+def test_a_bf16_peak_is_never_said_to_double_the_hours(values: dict[str, Any], factor: float | None) -> None:
+    """The hours stand with a BF16-based MFU and halve with an FP8-based one."""
+    warning = only({"peak": peak_given(989, "fp8"), **values}, gpu="h100-sxm")
+
+    assert warning.factor == factor
+    assert "989 TFLOP/s is the" in warning.message
+    assert "bf16 peak" in warning.message
+    assert "fp16" not in warning.message
+    assert "with one against fp8 they are 0.5 of the plan's" in warning.message
+
+
+@pytest.mark.parametrize("mfu", [0.35, 0.45])
+def test_a_bf16_sized_mfu_on_an_fp8_peak(mfu: float) -> None:
+    """0.35 of 1,979 is 0.70 of the BF16 peak: hours are half of what they will be."""
+    warning = only({"peak": peak_flop_per_s("h100-sxm", "fp8"), "mfu": mfu})
+
+    assert warning.code == "precision_mismatch"
+    assert warning.factor == pytest.approx(1979 / 989)
+    assert f"{mfu * 1979 / 989:.2f} of its bf16 peak" in warning.message
+    measured = {"mfu": "measured on 64 GPUs, against the fp8 peak"}
+    assert codes({"peak": peak_flop_per_s("h100-sxm", "fp8"), "mfu": mfu, "sources": measured}) == []
+    assert codes({"peak": peak_given(1979, "fp8"), "mfu": 0.2}) == []
 
 
 def test_a_device_whose_fp8_is_no_faster_has_no_mismatch() -> None:
@@ -174,9 +234,28 @@ def test_a_conversion_by_spec_sheets() -> None:
     measured = PlannedConversion(from_gpu="a100", to_gpu="h100-sxm", ratio=2.5)
 
     assert codes({}, conversion=by_sheet) == ["spec_sheet_conversion"]
+    assert only({}, conversion=by_sheet).factor == pytest.approx(3.17 / (341.36 / 135.66), rel=1e-3)
+    assert "Hours are likely 1.26 times too low" in only({}, conversion=by_sheet).message
     assert codes({}, conversion=measured) == []
     assert codes({"sources": {"mfu": "A100 MFU scaled by the spec-sheet ratio"}}) == ["spec_sheet_conversion"]
     assert codes({"sources": {"peak": "datasheet"}}) == [], "a peak comes from a datasheet"
+
+
+def test_the_other_way_round_hours_come_out_too_high() -> None:
+    """0.79: an H100-hour makes fewer A100-hours than the sheets say."""
+    back = only({}, conversion=PlannedConversion(from_gpu="h100-sxm", to_gpu="a100", ratio=312 / 989))
+
+    assert back.factor == pytest.approx((312 / 989) / (135.66 / 341.36), rel=1e-3)
+    assert "Hours are likely 1.26 times too high" in back.message
+
+
+def test_without_both_runs_on_file_no_factor_is_made_up() -> None:
+    """No run on B300 is on file; a source's words name no pair; one device is no conversion."""
+    to_b300 = PlannedConversion(from_gpu="h100-sxm", to_gpu="b300", ratio=2250 / 989)
+
+    assert only({}, conversion=to_b300).factor is None
+    assert only({"sources": {"mfu": "A100 MFU scaled by the spec-sheet ratio"}}).factor is None
+    assert codes({}, conversion=PlannedConversion(from_gpu="a100", to_gpu="a100-sxm", ratio=1.0)) == []
 
 
 def test_a_conversion_from_an_unknown_device_is_told() -> None:
@@ -206,6 +285,20 @@ def test_a_finish_after_the_deadline_and_a_cost_above_the_budget() -> None:
     }
 
     assert codes(values) == ["after_deadline", "over_budget"]
+    late, dear = check_plan(worked(**values))
+    assert "after the deadline (" in late.message
+    assert dear.factor is None, "money is no ratio of hours"
+    assert dear.money_factor == pytest.approx(315_470 * 2 / 500_000, rel=1e-5)
+
+
+def test_failures_that_leave_no_time_are_said_so() -> None:
+    """No interval reaches above 0: none is recommended."""
+    hopeless = PlanFailures(per_day=100, restart_min=60, checkpoint_interval_min=10, checkpoint_stall_min=0.5)
+    warning = only({"failures": hopeless})
+
+    assert "would reach" not in warning.message
+    assert "No checkpoint interval makes that work" in warning.message
+    assert "without bound" in warning.message
 
 
 def test_several_mistakes_are_all_named_in_order() -> None:
