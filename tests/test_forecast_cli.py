@@ -15,15 +15,17 @@ import pytest
 from tests.core.story import T0, us
 from tests.factories import ListFacts
 from tests.test_forecast import asked, facts, finished, settings, steady
+from tests.test_sidecar import Hands, Stub, a_config, values
 from tracker import app
 from tracker.clock import SystemClock
 from tracker.core.documents import status_document
 from tracker.core.forecast.blocks import bucketed
-from tracker.core.forecast.value import Forecast
+from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.exporter import Exporter
 from tracker.families import Page
 from tracker.forecasting import DAY_US, ask_store, history, keep
 from tracker.outlook import Outlook
+from tracker.sidecar import Sidecar
 from tracker.store import Reader, Writer, keep_forecast
 
 CONFIG = """\
@@ -268,6 +270,56 @@ def test_closing_ends_the_child(stored: Path) -> None:
     assert not outlook.busy
     with pytest.raises(ProcessLookupError):
         os.kill(child.pid, 0)
+
+
+class Oracle:
+    """An outlook that answers at a given call."""
+
+    def __init__(self, after: int, *, problem: str = "") -> None:
+        self.after, self.problem, self.busy, self.asked = after, problem, False, 0
+
+    def begin(self, as_of_us: int) -> None:
+        self.asked += 1
+        self.busy = not self.problem
+
+    def poll(self) -> Forecast | None:
+        self.after -= 1
+        if self.problem or not self.busy or self.after > 0:
+            return None
+        self.busy = False
+        return Forecast(as_of_us=T0, basis="measured", finish_us=Quantiles(p10=1e15, p50=2e15, p90=3e15))
+
+    def close(self) -> None:
+        self.busy = False
+
+
+@pytest.mark.parametrize(
+    ("oracle", "ready", "asked_for"),
+    [
+        pytest.param(Oracle(3), 1, 1, id="ready once the first forecast is there"),
+        pytest.param(Oracle(99), 0, 1, id="not before"),
+        pytest.param(
+            Oracle(1, problem="no memory"), 0, 1, id="a failed one is told, and asked for again later"
+        ),
+    ],
+)
+def test_the_sidecar_is_ready_with_its_first_forecast(oracle: Oracle, ready: int, asked_for: int) -> None:
+    """It never waits for it, looks more often meanwhile, and asks once."""
+    exporter, clock = Exporter(version="0"), Hands(6)
+    work = Stub([])
+    Sidecar(
+        a_config(),
+        clock=clock,
+        exporter=exporter,
+        render=lambda *_: "",
+        open_work=lambda: work,
+        outlook=oracle,
+    ).run()
+
+    assert values(exporter)["tracker_ready"] == ready
+    assert ("training_forecast_finish_timestamp_seconds" in values(exporter)) == bool(ready)
+    assert oracle.asked == asked_for
+    assert not oracle.busy
 
 
 # -- faces -----------------------------------------------------------------------------------------------
