@@ -11,16 +11,14 @@ is logged whatever the interval.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from collectors._composer import UNIT, Records, derived, noted, of_record
 from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._process import (
-    INCLUDES,
-    NAN,
-    ROUNDED,
     begins,
     completed,
     done,
@@ -33,18 +31,13 @@ from collectors._process import (
     settings,
     sign,
 )
-from collectors._text import real, whole
-from tracker.core.records import Json, Kind, Reading, Record
+from collectors._text import whole
+from tracker.core.records import Kind, Record
 from tracker.interfaces import Collector, Evidence
 
 _NAME: Final = "Composer"
 _CONFIG: Final = "config"
 _CONFIG_LINES: Final = 600
-_CONVENTION: Final = (
-    "flops_per_batch of the model: in LLM Foundry 6N + 12 L d s (attention in full), recompute not counted"
-)
-_UNIT: Final = "unit"
-_UNITS_US: Final = {"seconds": 1e6, "minutes": 6e7, "hours": 3.6e9, "days": 8.64e10}
 
 
 def _header(hit: Hit) -> Iterator[Record]:
@@ -70,98 +63,38 @@ def _metric(hit: Hit) -> Iterator[Record]:
             process(hit)["record"] = {"batch": count}
         return
     if key.startswith("time_") and key.endswith("/total"):
-        hit.state[_UNIT] = key[5:-6]
+        hit.state[UNIT] = key[5:-6]
         if one.get("record", {}).get("total") is not None:
             yield from _closed(hit)
         return
     record: dict[str, Any] | None = one.get("record")
-    if record is None:
-        return
-    if key in ("time/sample", "time/token"):
-        record[key[5:]] = whole(value)
-    elif key == "loss/train/total":
-        record["nan"] = real(value) is None
-    elif key.startswith("throughput/"):
-        record[key[11:]] = real(value)
-    elif key == "time/total":
-        record["total"] = real(value)
-        if _UNIT in hit.state or "time_unit" in hit.context.options:
+    if record is not None:
+        noted(record, key.encode(), value)
+        if key == "time/total" and (UNIT in hit.state or "time_unit" in hit.context.options):
             yield from _closed(hit)
 
 
 def _closed(hit: Hit) -> Iterator[Record]:
-    """Yield the reading of the open record, at the line that completes it.
-
-    Its clock is that of the run, so the step time is what passed since the record before, evaluation and
-    saves inside; a record in which the clock has not moved is left to the next one.
-    """
+    """Yield the reading of the open record, at the line that completes it."""
     one = process(hit)
     record: dict[str, Any] | None = one.pop("record", None)
     if record is None:
         return
-    head, before, batch = one.pop("head", None), one.get("before"), record["batch"]
-    steps = batch - before["batch"] if before is not None else 0
-    step_time_us = None
-    if before is not None and steps <= 0:
-        before = None
+    head, unit = one.pop("head", None), None
     if record.get("total") is not None:
-        length = record["total"] if batch == 0 else None
-        if before is not None and before.get("total") is not None:
-            length, steps = record["total"] - before["total"], batch - before["batch"]
-        unit = _UNITS_US.get(str(hit.state.setdefault(_UNIT, hit.context.options.get("time_unit"))), 3.6e9)
-        if length is not None and 0 <= length * unit < 2.0**60:
-            step_time_us = round(length * unit / max(steps, 1)) or None
-            if step_time_us is None and before is not None and not record.get("nan"):
-                return
+        unit = hit.state.setdefault(UNIT, hit.context.options.get("time_unit"))
+    reading = of_record(hit.offset, record, one.get("before"), head, unit)
+    if reading is None:
+        return
     one["before"] = record
-    tokens_per_step, tokens_exact = _of_a_batch("token", record, before)
-    samples_per_step, samples_exact = _of_a_batch("sample", record, before)
-    flop = record.get("device/flops_per_sec")
-    reading = Reading(
-        hit.offset,
-        None,
-        batch + 1,
-        step_time_us,
-        samples=_done("sample", record, head, samples_per_step if samples_exact else None),
-        tokens=_done("token", record, head, tokens_per_step),
-        batch=samples_per_step if samples_exact else None,
-        flags=(INCLUDES if step_time_us else 0)
-        | (NAN if record.get("nan") else 0)
-        | (0 if tokens_exact or tokens_per_step is None else ROUNDED),
-        reported_flop_per_s=flop,
-        tokens_per_step=tokens_per_step,
-    )
     yield from _began(hit, record, head)
-    yield from settings(hit, _derived(record, flop))
+    yield from settings(hit, derived(record))
     yield from progress(hit, reading)
     if head is not None and head[0] == "batch" and not head[3] and head[1] == head[2]:
         yield from completed(hit)
 
 
-def _of_a_batch(
-    name: str, record: Mapping[str, Any], before: Mapping[str, Any] | None
-) -> tuple[int | None, bool]:
-    """Return how many of a thing a batch holds, by two records or the run so far, and whether exactly."""
-    now, batches = record.get(name), record["batch"]
-    then = 0
-    if before is not None and before.get(name) is not None:
-        then, batches = before[name], batches - before["batch"]
-    if now is None or batches <= 0 or now <= then:
-        return None, True
-    each, rest = divmod(now - then, batches)
-    return int(each), rest == 0
-
-
-def _done(name: str, record: Mapping[str, Any], head: list[Any] | None, each: int | None) -> int | None:
-    """Return the count with this batch: the header's own, else the one at its start and the batch's."""
-    if head is not None and head[0] == name:
-        count = head[1]
-        return count if isinstance(count, int) else None
-    at_start = record.get(name)
-    return None if at_start is None or each is None else at_start + each
-
-
-def _began(hit: Hit, record: Mapping[str, Any], head: list[Any] | None) -> Iterator[Record]:
+def _began(hit: Hit, record: Mapping[str, Any], head: Sequence[Any] | None) -> Iterator[Record]:
     """A process whose start was seen logs its first batch, so it went on from there; not so with epochs."""
     one = process(hit)
     at_the_end = head is not None and head[3] and head[1] == head[2]
@@ -171,18 +104,6 @@ def _began(hit: Hit, record: Mapping[str, Any], head: list[Any] | None) -> Itera
         yield from resumed(hit, record["batch"], samples=record.get("sample"), tokens=record.get("token"))
     else:
         yield from resumed(hit, 0)
-
-
-def _derived(record: Mapping[str, Any], flop: float | None) -> dict[str, Json]:
-    """Rates of a device are the cluster's divided by the world size."""
-    found: dict[str, Json] = {} if flop is None else {"reported_convention": _CONVENTION}
-    for name in ("tokens_per_sec", "flops_per_sec", "samples_per_sec"):
-        whole_rate, rate = record.get(name), record.get(f"device/{name}")
-        if whole_rate and rate and whole_rate >= 100:
-            world = whole_rate / rate
-            if 0 < round(world) < 1e7 and abs(world / round(world) - 1) < 1e-4:
-                return found | {"gpus": round(world)}
-    return found
 
 
 # -- start -----------------------------------------------------------------------------------------------
@@ -280,6 +201,7 @@ READER: Final = Reader(
         *EVENTS,
     ),
     followers={_CONFIG: _field, **EVENT_FOLLOWERS},
+    hot=Records(),
 )
 
 _OWN: Final = (
