@@ -81,9 +81,9 @@ def _reading(
     step: int, loss: bytes, tps: float, tokens: int, at_us: int | None, offset: int, one: Memory
 ) -> tuple[Reading, Memory]:
     """Return the reading of a step, and what to remember."""
-    before_us, gap_us = one.get("at"), None
-    if at_us is not None and isinstance(before_us, int):
-        gap_us = at_us - before_us
+    done, before_us, gap_us = step + int(one["base"]), one.get("at"), None
+    if at_us is not None and isinstance(before_us, int) and done == (one.get("step") or 0) + 1:
+        gap_us = at_us - before_us  # else steps were lost in it, or a process without a banner began
     flags, step_time_us = resolution(at_us), None
     memory = _masked(one, tps, gap_us, tokens) if tps > 0 else {}
     if tps > 0 and not memory.get("masked", one.get("masked")):
@@ -91,10 +91,15 @@ def _reading(
     elif tps > 0 and gap_us is not None and gap_us > 0:
         tokens, step_time_us = round(tps * gap_us / 1e6), gap_us
         flags |= SAMPLE | ROUNDED
+    elif tps > 0:
+        seen, counted, _ = one["tokens"]
+        tokens = round(tokens * seen / counted)
+        step_time_us, flags = round(tokens / tps * 1e6), flags | INCLUDES | ROUNDED
     flags |= NAN if real(loss) is None else 0
     memory["at"] = at_us
-    done, per_step = step + int(one["base"]), tokens or None
-    return Reading(offset, at_us, done, step_time_us or None, flags=flags, tokens_per_step=per_step), memory
+    return Reading(
+        offset, at_us, done, step_time_us or None, flags=flags, tokens_per_step=tokens or None
+    ), memory
 
 
 def _masked(one: Memory, tps: float, gap_us: int | None, labels: int) -> Memory:
