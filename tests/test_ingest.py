@@ -495,6 +495,78 @@ def test_streams_follow_their_source_when_the_config_is_reordered(tmp_path: Path
     assert places() == {"a.log": 0, "b.log": 1}
 
 
+def test_the_last_log_source_can_go_while_a_scheduler_source_stays(tmp_path: Path) -> None:
+    """What was read stays in the store; the file of the source that is gone is followed no more."""
+    sacct = source(2, collector="slurm", pattern="sacct.txt")
+    there = world(tmp_path, source(1), sacct)
+    there.write("train.log", log(10, 50))
+    there.write("sacct.txt", b"JobID|State|Start|End\n11|FAILED|2026-01-01T10:00:00|2026-01-01T11:00:00\n")
+    there.once()
+    replace_source(there, replace(sacct, number=1))
+    there.write("train.log", log(60, 90), append=True)
+    there.poll()
+    health = there.open_health()
+    there.close()
+
+    assert steps(there.store) == [10, 20, 30, 40, 50]
+    assert (health.files, health.lag_bytes) == (0, 0)
+    assert [(s.number, s.files, s.up, s.problem) for s in health.sources] == [(1, 1, True, None)]
+
+
+def test_a_file_of_a_source_that_is_gone_counts_for_no_other(tmp_path: Path) -> None:
+    """Neither its bytes nor its lag: the source that stays has one file. Put back, it is read on."""
+    one, two = source(1, pattern="a*.log"), source(2, pattern="b*.log")
+    there = world(tmp_path, one, two)
+    there.write("a.log", log(10, 50))
+    there.write("b.log", log(110, 150))
+    there.once()
+    replace_source(there, replace(two, number=1))
+    there.write("a.log", log(60, 90), append=True)
+    there.poll()
+    health = there.open_health()
+    there.close()
+    assert [(s.number, s.files, s.lag_bytes) for s in health.sources] == [(1, 1, 0)]
+    assert steps(there.store) == [*range(10, 60, 10), *range(110, 160, 10)]
+
+    replace_source(there, one, two)
+    there.once()
+    assert steps(there.store) == [*range(10, 100, 10), *range(110, 160, 10)]
+
+
+def test_a_log_that_left_the_patterns_before_a_restart_counts_for_its_own_source(tmp_path: Path) -> None:
+    """Renamed while nobody looked, it is read on, under the source that it came from."""
+    there = world(tmp_path, source(1, pattern="a*.log"), source(2, pattern="b*.log"))
+    there.write("a.log", log(1010, 1050))
+    there.write("b.log", log(10, 50))
+    there.once()
+    there.write("b.log", log(60, 90), append=True).rename(tmp_path / "old-b.txt")
+    there.poll()
+    health = there.open_health()
+    there.close()
+
+    assert steps(there.store)[-9:] == list(range(10, 100, 10))
+    assert [(s.number, s.files) for s in health.sources] == [(1, 1), (2, 1)]
+
+
+def test_a_pass_ends_after_the_block_at_which_it_was_enough(tmp_path: Path) -> None:
+    """Told to stop in a first read of much, it stores what it has; the next pass goes on there."""
+    there = world(tmp_path)
+    data = log(10, 100_000)  # several blocks
+    there.write("train.log", data)
+    ingest = there.open()
+    asked: list[int] = []
+    first = ingest.poll(enough=lambda: bool(asked.append(1)) or len(asked) == 2)
+    stored = steps(there.store)
+
+    assert first.more
+    assert 0 < len(stored) < 10_000
+    assert 0 < first.read_bytes < len(data) / 2
+    rest = there.poll()
+    there.close()
+    assert not rest.more
+    assert steps(there.store) == list(range(10, 100_001, 10))
+
+
 def test_a_file_that_two_patterns_mean_is_read_once(tmp_path: Path) -> None:
     """Globs overlap; the first source has it."""
     there = world(tmp_path, source(1, pattern="train.log"), source(2, pattern="*.log"))

@@ -393,7 +393,7 @@ class Stub:
         self.closed = 0
         self.made = 0
 
-    def read(self) -> tuple[bool, str]:
+    def read(self, *, enough: Callable[[], bool]) -> tuple[bool, str]:
         answer = self.answers.pop(0) if self.answers else (False, "")
         if isinstance(answer, BaseException):
             raise answer

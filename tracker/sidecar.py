@@ -37,6 +37,8 @@ FORECAST_S: Final = 900.0
 """Between two forecasts; the first is made once all sources were read."""
 _FORECAST_RETRY_S: Final = 30.0
 _LOOK_S: Final = 0.2
+_LAST_S: Final = 0.3
+"""How long is read on at most once told to stop."""
 _STOP_EVERY: Final = 0xFFF
 _log = logging.getLogger(__name__)
 
@@ -77,9 +79,9 @@ class SidecarClock(Protocol):
 class Work(Protocol):
     """An open store with all that works on it; `app.open_work` makes one."""
 
-    def read(self) -> tuple[bool, str]:
-        """Read a bounded amount and store it; return whether there is more to read now, and why nothing
-        could be stored, which may pass.
+    def read(self, *, enough: Callable[[], bool]) -> tuple[bool, str]:
+        """Read a bounded amount and store it, less where `enough` says so in between; return whether there
+        is more to read now, and why nothing could be stored, which may pass.
 
         Raises the store's other errors; then close this, and open a new one later.
         """
@@ -210,7 +212,9 @@ class Sidecar:
         if self._snapshot is None:
             self._refresh(work)
             self._publish(work.vitals(), store_up=True)  # what is stored is there before anything is read
-        more, problem = work.read()
+        more, problem = work.read(enough=lambda: self._clock.stopped)
+        if self._clock.stopped:
+            return 0.0
         if problem:
             return self._stumble(problem, work.vitals())
         self._read_all |= not more
@@ -305,11 +309,12 @@ class Sidecar:
             self._work.tidy()
 
     def _last_turn(self) -> None:
-        """Take what the job wrote as it ended; what is too much for one pass is read at the next start."""
-        if self._work is None:
+        """Take what the job wrote as it ended; what is too much for now is read at the next start."""
+        if self._work is None or not self._read_all:
             return
+        until_s = self._clock.monotonic_s() + _LAST_S
         try:
-            self._work.read()
+            self._work.read(enough=lambda: self._clock.monotonic_s() >= until_s)
         except TrackerError as error:
             _log.warning("%s", error)
 

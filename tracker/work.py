@@ -71,9 +71,12 @@ class OpenWork:
             self._opened.callback(self._ingest.close)
         return self._ingest
 
-    def read(self) -> tuple[bool, str]:
-        """Read what is new and store it: whether there is more to read now, and why nothing was stored."""
-        done = self._intake.poll()
+    def read(self, *, enough: Callable[[], bool] = lambda: False) -> tuple[bool, str]:
+        """Read what is new and store it: whether there is more to read now, and why nothing was stored.
+
+        `enough` is asked after each block, and ends the pass.
+        """
+        done = self._intake.poll(enough=enough)
         return done.more, done.problem or ""
 
     def read_all(self, *, final: bool, told: Callable[[Progress], None] | None = None) -> None:

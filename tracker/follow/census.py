@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -58,24 +58,30 @@ class Census:
         """Return a path as text for people: relative below the root, odd bytes escaped."""
         return path.removeprefix(self._root + b"/").decode("utf-8", "backslashreplace")
 
-    def search(self, orphans: Iterable[Cursor], poll: Poll) -> None:
-        """Find files of stored streams that a rename took out of the patterns unseen."""
-        wanted: dict[bytes, set[int]] = {}
+    def search(self, orphans: Iterable[Cursor], homes: Mapping[int, int] | None, poll: Poll) -> None:
+        """Find files of stored streams that a rename took out of the patterns unseen.
+
+        ``homes``: the pattern of each stream; one without is not searched for. None: not known.
+        """
+        wanted: dict[bytes, dict[int, int | None]] = {}
         for one in orphans:
+            home = None if homes is None or one.stream_id is None else homes.get(one.stream_id)
+            if homes is not None and home is None:
+                continue
             if not one.copy and (one.device, one.inode) not in self.files:
                 folder = os.path.dirname(os.path.join(self._root, os.fsencode(one.path)))
-                wanted.setdefault(folder, set()).add(one.inode)
+                wanted.setdefault(folder, {})[one.inode] = home
         for folder, inodes in sorted(wanted.items())[:_FOLDERS_SEARCHED]:
-            for _, path in _names_of(folder, inodes):
+            for inode, path in _names_of(folder, inodes):
                 try:
                     status = os.stat(path, follow_symlinks=False)
                 except OSError:
                     continue
                 if stat.S_ISREG(status.st_mode) and key_of(status) not in self.files:
-                    self._meet(path, status, 0, poll)
+                    self._meet(path, status, inodes[inode], poll)
                     self.files[key_of(status)].outside = True
 
-    def _meet(self, path: bytes, status: os.stat_result, pattern: int, poll: Poll) -> None:
+    def _meet(self, path: bytes, status: os.stat_result, pattern: int | None, poll: Poll) -> None:
         key = key_of(status)
         file = self.files.get(key)
         if file is None:

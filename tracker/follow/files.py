@@ -62,8 +62,8 @@ class File:
 
     key: Key
     path: bytes
-    pattern: int
-    """Number of the first pattern that means it."""
+    pattern: int | None
+    """Number of the first pattern that means it, or did; None where that is not known."""
     stamp: Stamp
     """Size and modification time at the last look."""
     first_seen_us: int
@@ -184,7 +184,7 @@ class File:
             self.task = None
 
 
-def file_at(path: bytes, status: os.stat_result, *, pattern: int, now_us: int) -> File:
+def file_at(path: bytes, status: os.stat_result, *, pattern: int | None, now_us: int) -> File:
     """Return a file seen for the first time."""
     return File(
         key=key_of(status),

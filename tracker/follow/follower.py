@@ -8,7 +8,7 @@ and reads what is new (``reading``), oldest file first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,7 @@ class Follower:
         cursors: Iterable[Cursor] = (),
         rotated: bool = True,
         max_open: int = 64,
+        homes: Mapping[int, int] | None = None,
         second_look_s: float = 1.0,
         count_lines: bool = True,
     ) -> None:
@@ -50,11 +51,14 @@ class Follower:
 
         ``rotated``: also read ``train.log.1`` and its like where the pattern means ``train.log``.
         ``second_look_s``: after how long a file that contradicts its cursor is believed.
+        ``homes``: the number of the pattern that each stream belongs to. The file of a stream that
+        has none is read on only where a pattern means it; without ``homes`` all are searched for.
         ``count_lines``: keep ``Health.lines``, at a third of the reading time.
         """
         self._count_lines = count_lines
         self._counters = Counters()
         self._poll = Poll(second_look_s=second_look_s)
+        self._homes = homes
         self._pool = Pool(max_open, self._poll)
         self._census = Census(list(patterns), root, rotated=rotated, pool=self._pool)
         self._streams = Streams(cursors)
@@ -62,6 +66,7 @@ class Follower:
         self._reader = Reader(self._pool, self._settler, self._poll)
         self._bytes_by_pattern = [0] * len(patterns)
         self._lines_by_pattern = [0] * len(patterns)
+        self._bytes = self._lines = 0
 
     def poll(
         self,
@@ -86,7 +91,7 @@ class Follower:
         for file in self._census.look(poll):
             self._settler.drop(file)
         if self._census.looks == 1:
-            self._census.search(self._streams.all_orphans(), poll)
+            self._census.search(self._streams.all_orphans(), self._homes, poll)
         while True:
             yield from self._settler.settle()
             yield from self._read_all()
@@ -98,6 +103,10 @@ class Follower:
     def caught_up(self) -> bool:
         """Whether the last poll left nothing undone that the next one can do at once."""
         return not self._poll.short
+
+    def stop(self) -> None:
+        """End the poll under way after the present chunk, as where ``max_bytes`` is used up."""
+        self._poll.left_bytes, self._poll.short = 0, True
 
     @property
     def next_look_s(self) -> float | None:
@@ -142,8 +151,9 @@ class Follower:
         patterns = self._census.patterns
         lag, number = [0] * len(patterns), [0] * len(patterns)
         for file in files:
-            number[file.pattern] += 1
-            lag[file.pattern] += file.lag_bytes
+            if file.pattern is not None:
+                number[file.pattern] += 1
+                lag[file.pattern] += file.lag_bytes
         problems = dict(self._census.scan.problems)
         problems.update({file.path: file.problem for file in files if file.problem})
         shown = sorted((self._census.shown(path), why) for path, why in problems.items())
@@ -153,9 +163,9 @@ class Follower:
             followed=sum(file.stream is not None for file in files),
             copies=sum(file.twin is not None or file.lost is not None for file in files),
             waiting=sum(file.unresolved for file in files),
-            lag_bytes=sum(lag),
-            read_bytes=sum(self._bytes_by_pattern),
-            lines=sum(self._lines_by_pattern),
+            lag_bytes=sum(file.lag_bytes for file in files),
+            read_bytes=self._bytes,
+            lines=self._lines,
             rotations=self._counters.rotations + self._census.renames,
             truncations=self._counters.truncations,
             new_streams=self._counters.streams,
@@ -201,9 +211,12 @@ class Follower:
             except (OSError, CannotRead) as error:
                 self._settler.trouble(file, error)
 
-    def _count(self, pattern: int, chunk: Chunk, consumed: int) -> None:
-        self._bytes_by_pattern[pattern] += consumed
+    def _count(self, pattern: int | None, chunk: Chunk, consumed: int) -> None:
+        lines = chunk.lines if self._count_lines else 0
+        self._bytes += consumed
+        self._lines += lines
+        if pattern is not None:
+            self._bytes_by_pattern[pattern] += consumed
+            self._lines_by_pattern[pattern] += lines
         self._counters.skipped_bytes["too_long"] += chunk.too_long_bytes
         self._counters.skipped_bytes["nul"] += chunk.nul_bytes
-        if self._count_lines:
-            self._lines_by_pattern[pattern] += chunk.lines

@@ -72,6 +72,8 @@ class Logs:
         self.rewound = False
         """Whether the last pump or settling sent a stream back to its start."""
         cursors = []
+        places = {plan.index: place for place, plan in enumerate(self._plans)}
+        homes: dict[int, int] = {}
         for stream in stored:
             self._sources[stream.stream_id] = stream.source
             if stream.kind in ("document", "scheduler"):
@@ -80,9 +82,15 @@ class Logs:
             cursor = from_json(stream.stream_id, stream.position)
             if cursor is not None:
                 cursors.append(cursor)
+                if stream.source in places:
+                    homes[stream.stream_id] = places[stream.source]
                 self._remember(stream, cursor)
         self._follower = Follower(
-            [plan.source.pattern or "" for plan in self._plans], root=root, cursors=cursors, count_lines=False
+            [plan.source.pattern or "" for plan in self._plans],
+            root=root,
+            cursors=cursors,
+            homes=homes,
+            count_lines=False,
         )
 
     def _remember(self, stream: StoredStream, cursor: Cursor) -> None:
@@ -128,6 +136,10 @@ class Logs:
         if self._sources:
             self._move_sources()
         self._again(self._stale)
+
+    def stop(self) -> None:
+        """End the present pump after this block: the next one goes on there."""
+        self._follower.stop()
 
     def settle(self, *, quiet_only: bool) -> bool:
         """Decide again about young files; tell whether one is to be read again because of it.

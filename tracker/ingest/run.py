@@ -41,6 +41,8 @@ class Progress:
 
 
 Told = Callable[[Progress], None]
+Enough = Callable[[], bool]
+"""Asked after each block: whether to stop here, and leave the rest to a later pass."""
 
 
 class Ingest:
@@ -101,9 +103,14 @@ class Ingest:
 
     # -- passes --------------------------------------------------------------------------------------
 
-    def poll(self) -> Pass:
-        """Look at everything once and store what is new, as far as `PASS_BYTES` reach; never waits."""
-        return self._guarded(lambda: self._pass(max_bytes=PASS_BYTES, final=False, settled=False))
+    def poll(self, *, enough: Enough = lambda: False) -> Pass:
+        """Look at everything once and store what is new, as far as `PASS_BYTES` reach; never waits.
+
+        `enough` ends it after the present block: what was read is stored, and `more` is true.
+        """
+        return self._guarded(
+            lambda: self._pass(max_bytes=PASS_BYTES, final=False, settled=False, enough=enough)
+        )
 
     def once(self, *, final: bool = False, told: Told | None = None) -> Pass:
         """Read all sources to their end; `final` takes unterminated last lines too. Raises StoreError."""
@@ -135,11 +142,19 @@ class Ingest:
         return found
 
     def _pass(
-        self, *, max_bytes: int, final: bool, settled: bool, wait: bool = False, told: Told | None = None
+        self,
+        *,
+        max_bytes: int,
+        final: bool,
+        settled: bool,
+        wait: bool = False,
+        told: Told | None = None,
+        enough: Enough = lambda: False,
     ) -> Pass:
         now_us, now_s = self._clock.now_us(), self._clock.monotonic_s()
         rows = read = 0
         told_s = now_s
+        cut_short = False
         for size in self._logs.pump(now_us=now_us, now_s=now_s, final=final, max_bytes=max_bytes):
             read += size
             self._read_bytes += size
@@ -149,13 +164,17 @@ class Ingest:
             if told is not None and moment_s - told_s >= _TOLD_S:
                 told_s = moment_s
                 told(Progress(read_bytes=self._read_bytes, lag_bytes=self._logs.health().lag_bytes))
+            if not cut_short and enough():
+                cut_short = True
+                self._logs.stop()
         before = self._documents.read_bytes
-        self._documents.look(now_us=now_us, now_s=now_s, wait=wait)
+        if not cut_short:
+            self._documents.look(now_us=now_us, now_s=now_s, wait=wait)
         read += self._documents.read_bytes - before
         caught_up = self._logs.caught_up
         again = self._logs.settle(quiet_only=not (settled and caught_up))
         rows += self._commit(self._clock.monotonic_s())
-        more = again or not caught_up or self._logs.rewound
+        more = again or cut_short or not caught_up or self._logs.rewound
         if not more:
             self._last_pass_us = self._clock.now_us()
         if told is not None:
