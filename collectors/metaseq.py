@@ -122,7 +122,11 @@ def _taken(match: Match, at_us: int | None, offset: int, one: Memory) -> Taken |
 
 
 def _stamped(match: Match, context: Context) -> int | None:
-    return stamp_us(match["at"] + b"Z" if "utc" in context.state else match["at"], context)
+    """The head's stamp; the first line that shows whose clock it is, is for the rules."""
+    if "utc" in context.state:
+        return stamp_us(match["at"] + b"Z", context)
+    line = match.string[match.end() : match.string.find(b"\n", match.end())]
+    return None if b'"cuda_gb_' in line else stamp_us(match["at"], context)
 
 
 _SWIFT: Final = Swift(

@@ -18,12 +18,15 @@ from tracker.interfaces import Context
 
 STEPS = {
     "automodel": rb"(?<=\| step )\d+(?= \| epoch)",
+    "deepspeed": rb"(?<=\[Rank 0\] step=)\d+",
+    "gpt_neox": rb"(?<=\| iteration )[ \d]+(?=/)",
     "internevo": rb"(?<=[ ,]step=)\d+",
     "levanter": rb'(?<="step": )\d+',
     "lingua": rb"(?<=- step: )\d+(?=  acc)",
     "llmc": rb"(?<=^step )[ \d]+(?=/\d+ \|)",
     "maxtext": rb"(?<=completed step: )\d+",
     "megatron_bridge": rb"(?<= iteration )[ \d]+(?=/)",
+    "metaseq": rb'(?<="num_updates": ")\d+',
     "modded_nanogpt": rb"(?<=^step:)\d+(?=/)",
     "nanogpt": rb"(?<=^iter )\d+(?=: loss)",
     "nanotron": rb"(?<=\]: iteration: )\d+",
@@ -31,6 +34,7 @@ STEPS = {
     "olmo": rb"(?<=\[step=)\d+",
     "olmo_core": rb"(?<=\[step=)\d+",
     "torchtitan": rb"(?<=INFO - step: )[ \d]+(?=  )",
+    "trainer_log": rb'(?<="current_steps": )\d+',
 }
 """Where the step stands in a collector's step line."""
 
