@@ -63,7 +63,7 @@ def ask(book: Book, facts: Facts, *, as_of_us: int, since_us: int | None = None,
     """
     earlier = None
     if since_us is not None and since_us < as_of_us:
-        earlier = _ask(Book(book.settings, marks=book.marks), facts, since_us, None, 0).forecast
+        earlier = _ask(book, facts, since_us, None, 0).forecast  # the book goes on from there
     return _ask(book, facts, as_of_us, earlier, rejects)
 
 

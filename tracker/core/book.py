@@ -15,20 +15,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from tracker.core.attempts import Attempt, join
+from tracker.core.attempts import Attempt, begin_at_windows, join
 from tracker.core.close import Closed, close
 from tracker.core.facts import Facts, Stream
 from tracker.core.fold import Fold, Frame
-from tracker.core.history import as_known, known, shorten
+from tracker.core.history import as_known, known, shorten, superseded
 from tracker.core.interruptions import Verdict
 from tracker.core.lineage import Lineage, trace
 from tracker.core.pieces import Piece, sort_pieces
 from tracker.core.settings import Settings
 
+_LONG_QUIET_US: Final = 24 * 3600 * 1_000_000
 MARK_EVERY: Final = 32_768
 SEAL_FROM: Final = 500
 """Readings; a shorter attempt is folded again faster than it is looked up."""
-FOLD_VERSION: Final = 2
+FOLD_VERSION: Final = 3
 """Raised when the same records fold into other numbers: marks of the old one are ignored."""
 
 
@@ -79,18 +80,13 @@ class Book:
         self.verdicts: dict[str, tuple[object, Verdict | None]] = {}
         """Why attempts ended, beside what that was judged from (a cache of core/summary.py)."""
 
-    @property
-    def marks(self) -> Marks | None:
-        """Return where its folds are remembered."""
-        return self._marks
-
     def open(self, facts: Facts, *, as_of_us: int) -> Opened:
         """Return the run as of a moment; what lies after it is ignored."""
-        rows = [
+        rows = superseded([
             as_known(row, as_of_us)
             for row in facts.scheduler_rows()
             if row.start_us <= as_of_us and not row.data.get("never_ran")
-        ]
+        ])
         streams = [known(facts, stream, as_of_us) for stream in facts.streams()]
 
         def work_before(stream: Stream, offset: int) -> int:
@@ -106,6 +102,7 @@ class Book:
                 attempt.end_us = None
             warnings += self._count_gpus(attempt)
         lineage = trace(attempts)
+        begin_at_windows(attempts)
         entries = self._fold_all(facts, attempts, lineage, as_of_us)
         if shorten(facts, ((entry.attempt, entry.fold) for entry in entries)):
             lineage = trace(attempts)
@@ -146,9 +143,34 @@ class Book:
             attempt.world = attempt.gpus
             return [
                 f"job {attempt.job_id}: the log trains on {world} GPUs, the scheduler bills {billed}: "
-                f"{billed} counted"
+                f"{billed} counted",
+                *self._contradictions(attempt),
             ]
-        return []
+        return self._contradictions(attempt)
+
+    def _contradictions(self, attempt: Attempt) -> list[str]:
+        """Name both values where the log says something else than the config, or than another log."""
+        model, hardware = self.settings.model, self.settings.hardware
+        configured = {
+            "sequence_length": ("model.sequence_length", model.sequence_length),
+            "global_batch_size": ("model.global_batch_size", model.global_batch_size),
+            "tokens_per_step": ("model.tokens_per_step", model.tokens_per_step),
+        }
+        found = []
+        for name, (key, value) in configured.items():
+            said = attempt.settings.get(name)
+            if said is not None and value is not None and said != value:
+                found.append(f"{key} = {value} in the config, {said} in the log: the log's is used")
+        if hardware.gpus is not None and hardware.gpus not in (attempt.gpus, attempt.world):
+            found.append(
+                f"hardware.gpus = {hardware.gpus} in the config, {attempt.gpus} by log or scheduler: "
+                f"the latter is used"
+            )
+        for other in attempt.extra:
+            one, two = attempt.pieces[0].settings.get("gpus"), other.settings.get("gpus")
+            if one is not None and two is not None and one != two:
+                found.append(f"two logs of one launch say {one} and {two} GPUs: {one} used")
+        return found
 
     def _fold_all(
         self, facts: Facts, attempts: list[Attempt], lineage: Lineage, as_of_us: int
@@ -346,6 +368,12 @@ def _entry_warnings(number: int, entry: Entry) -> list[str]:
         warnings.append(
             f"attempt {number}: its log goes on {entry.closed.clipped_us / 1e6:.0f} s beyond the end of its "
             f"allocation ({entry.attempt.end_from}); the excess is not counted"
+        )
+    quiet = entry.closed.tail_us if entry.attempt.running and entry.closed.stalled else 0
+    if quiet > _LONG_QUIET_US and entry.attempt.row is None:
+        warnings.append(
+            f"attempt {number}: its log has no end line and no scheduler row tells of its end, so "
+            f"{quiet / 3.6e9:,.0f} h of silence are counted until now: use --as-of, or add the scheduler as a source"
         )
     if entry.fold.skew_us:
         warnings.append(f"attempt {number}: the log's clock was set back by {entry.fold.skew_us / 1e6:.0f} s")

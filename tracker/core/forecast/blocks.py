@@ -6,9 +6,14 @@ Pure. The store sums the same in SQL; a test holds the two together.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
+from tracker.core.facts import Facts
 from tracker.core.records import Reading
+from tracker.core.segments import Segment
+
+_AT_ONCE: Final = 8
 
 
 class Bucket(NamedTuple):
@@ -45,6 +50,30 @@ def bucketed(readings: Iterable[Reading], *, width_us: int, until_us: int) -> li
             b.step_time_count + timed,
         )
     return [found[key] for key in sorted(found, key=lambda k: -1 if k is None else k)]
+
+
+def sampled(facts: Facts, stream_id: int, segment: Segment, *, count: int, until_us: int) -> list[Bucket]:
+    """Return a process's readings at `count` places evenly spread over its lines, each with a few step times.
+
+    Costs the same however many readings lie between. What the ledger says of the whole attempt scales
+    it afterwards, so the sample only says how the pace varied.
+    """
+    first, last = segment.first_offset, segment.last_offset
+    found: list[Bucket] = []
+    for number in range(1, count + 1):
+        place = first + (last - first) * number // count
+        some = bucketed(
+            islice(facts.readings(stream_id, start=place, end=last + 1), _AT_ONCE),
+            width_us=1 << 62,
+            until_us=until_us,
+        )
+        if number == count and segment.last is not None:
+            end = segment.last_reading
+            if end is not None and (end.at_us is None or end.at_us <= until_us):
+                some = bucketed([end], width_us=1 << 62, until_us=until_us)
+        if some and (not found or some[-1].step > found[-1].step):
+            found.append(some[-1])
+    return found
 
 
 def _most(a: int | None, b: int | None) -> int | None:

@@ -38,6 +38,7 @@ VERSION: Final = 1
 PLAYS: Final = 4000
 _SEGMENTS: Final = 12
 _POOL: Final = 60
+_GROUPS: Final = 24
 _H: Final = 3600.0
 _DAY: Final = 86400.0
 _MOST_STOPS: Final = 1_000_000
@@ -380,6 +381,7 @@ def _pool(
         costs.billed.append(min(max(billed, 0.0), wait + again))
         costs.wait.append(wait)
         costs.weight.append(max(0.3, 0.5 ** (back / max(len(own), 10))))
+    costs = _merged(costs)
     median = change.restart_s if change.restart_s is not None and redo else median_s
     for number in range(9):
         z = NormalDist().inv_cdf((number + 0.5) / 9)
@@ -390,6 +392,23 @@ def _pool(
         costs.wait.append(wait)
         costs.weight.append(p.cost_weight / 9)
     return costs
+
+
+def _merged(costs: _Costs) -> _Costs:
+    """Return many values as few, neighbours in size averaged by weight: quicker, and all but the same."""
+    size = len(costs.wall)
+    if size <= _GROUPS:
+        return costs
+    order = sorted(range(size), key=lambda i: costs.wall[i])
+    made = _Costs([], [], [], [])
+    for group in range(_GROUPS):
+        some = order[size * group // _GROUPS : size * (group + 1) // _GROUPS]
+        weight = sum(costs.weight[i] for i in some)
+        for name in ("wall", "billed", "wait"):
+            values = getattr(costs, name)
+            getattr(made, name).append(sum(values[i] * costs.weight[i] for i in some) / weight)
+        made.weight.append(weight)
+    return made
 
 
 def _counts(rng: Any, np: Any, expected: Array, bunching: float) -> Any:

@@ -19,7 +19,8 @@ from typing import Final, Protocol, runtime_checkable
 
 from tracker.core.book import Book, Entry, Opened
 from tracker.core.facts import Facts
-from tracker.core.forecast.blocks import Bucket, bucketed
+from tracker.core.forecast.blocks import Bucket, bucketed, sampled
+from tracker.core.pieces import Piece
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
 
@@ -27,6 +28,8 @@ US: Final = 1_000_000
 _BLOCKS: Final = 64
 _SHORTEST_S: Final = 1
 _LONGEST_S: Final = 3600
+_DENSE: Final = 64
+"""Readings a block, from which on a few of them tell enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +266,7 @@ def _blocks_of(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iter
         odometer = 0
     at = closed.first_us
     for piece in attempt.pieces:
-        for bucket in _buckets(facts, piece.stream.stream_id, piece, width_us, as_of_us):
+        for bucket in _buckets(facts, piece, width_us, as_of_us, work_us):
             high = min(bucket.step, closed.step)  # lines without a clock: only what is known to be done
             if high <= step:
                 continue
@@ -313,9 +316,13 @@ def _per_step(bucket: Bucket, entry: Entry) -> int | None:
     return frame.tokens_per_step
 
 
-def _buckets(facts: Facts, stream_id: int, piece: object, width_us: int, until_us: int) -> Sequence[Bucket]:
-    segment = piece.segment  # type: ignore[attr-defined]
-    start, end = segment.first_offset, piece.end_offset  # type: ignore[attr-defined]
+def _buckets(facts: Facts, piece: Piece, width_us: int, until_us: int, work_us: int) -> Sequence[Bucket]:
+    """Return a file's readings summed by time; a sample of them where they are very many."""
+    segment, stream_id = piece.segment, piece.stream.stream_id
+    start, end = segment.first_offset, piece.end_offset
+    count = work_us // width_us + 1
+    if segment.readings > _DENSE * count:
+        return sampled(facts, stream_id, segment, count=count, until_us=until_us)
     if isinstance(facts, Bucketed):
         return facts.buckets(stream_id, start=start, end=end, width_us=width_us, until_us=until_us)
     return bucketed(facts.readings(stream_id, start=start, end=end), width_us=width_us, until_us=until_us)
