@@ -12,7 +12,7 @@ from reports.numbers import UNKNOWN, per_cent
 from reports.tables import Table
 from tracker.core.chain import Chain
 from tracker.core.energy import carbon_t
-from tracker.core.hardware import dense_matches
+from tracker.core.hardware import dense_matches, sparse_matches
 from tracker.core.plan import Estimate, Plan
 from tracker.core.plan_check import PlanWarning
 from tracker.core.prices import EXCLUDED
@@ -20,10 +20,17 @@ from tracker.core.run_plan import MeasuredPlan
 
 
 def plan_tables(
-    plan: Plan, e: Estimate, warnings: Sequence[PlanWarning], chains: Sequence[Chain] = ()
+    plan: Plan,
+    e: Estimate,
+    warnings: Sequence[PlanWarning],
+    chains: Sequence[Chain] = (),
+    unchecked: Sequence[str] = (),
 ) -> list[Table]:
-    """Return the plan, its stages and assumptions, the chain where asked for, and the warnings."""
-    tables = [_estimate(plan, e)]
+    """Return the plan, its stages and assumptions, the chain where asked for, and the warnings.
+
+    `unchecked` are limits that were given and could not be checked, in words.
+    """
+    tables = [_estimate(plan, e, unchecked)]
     if plan.stages:
         tables.append(_stages(plan, e))
     tables.append(_assumptions(plan))
@@ -63,7 +70,7 @@ def _value(name: str, value: float | int | str | None) -> str:
     return quantity(value) if name in ("active_params", "tokens") else f"{value:,.4g}"
 
 
-def _estimate(plan: Plan, e: Estimate) -> Table:
+def _estimate(plan: Plan, e: Estimate, unchecked: Sequence[str]) -> Table:
     peak = plan.peak
     cost, energy = plan.cost(), plan.energy_mwh()
     flop = e.main.flop
@@ -99,6 +106,7 @@ def _estimate(plan: Plan, e: Estimate) -> Table:
         rows=rows,
         notes=notes([
             *(f"Another published peak: {v / 1e12:,g} TFLOP/s ({s.title})." for v, s in others),
+            *(f"Not checked: {text}." for text in unchecked),
             EXCLUDED if cost is not None else "",
         ]),
     )
@@ -116,13 +124,13 @@ def _peak_words(plan: Plan) -> str:
     is_given = plan.peak.gpu is None or plan.peak.source.mark == "given"
     who = plan.peak.source.title if is_given else plan.peak.gpu
     of = plan.peak.precision
-    same = (
-        {p.precision for p in dense_matches(plan.peak.tflop_per_s, gpu=plan.peak.gpu)} if is_given else set()
-    )
-    if same and of not in same:
-        theirs = "bf16" if "bf16" in same else min(same)
-        return f"{plan.peak.tflop_per_s:,g} TFLOP/s, a dense {theirs} peak beside {of} training, {who}"
-    return f"{plan.peak.tflop_per_s:,g} TFLOP/s dense {of}, {who}"
+    rate = f"{plan.peak.tflop_per_s:,g} TFLOP/s"
+    if is_given and sparse_matches(plan.peak.tflop_per_s, of, gpu=plan.peak.gpu):
+        return f"{rate} {of} with sparsity, {who}"
+    same = {p.precision for p in dense_matches(plan.peak.tflop_per_s, gpu=plan.peak.gpu)}
+    if is_given and same and of in ("fp8", "fp4") and of not in same:
+        return f"{rate}, a dense {'bf16' if 'bf16' in same else min(same)} peak beside {of} training, {who}"
+    return f"{rate} dense {of}, {who}"
 
 
 def _stages(plan: Plan, e: Estimate) -> Table:

@@ -15,6 +15,7 @@ from tracker.core.chain import Chain, published_chains
 from tracker.core.convert import Conversion
 from tracker.core.flop import FORMULAS
 from tracker.core.hardware import Accelerator, Peak, accelerators
+from tracker.core.plan_check import PlanWarning
 from tracker.core.prices import EXCLUDED
 from tracker.core.reference_rows import MARKS, OperatingPoint, PublishedRun
 from tracker.core.references import (
@@ -26,6 +27,7 @@ from tracker.core.references import (
     reconciliation,
     root_cause_table,
     timings,
+    together,
 )
 
 Differences = Mapping[str, Sequence[str]]
@@ -53,11 +55,21 @@ def runs_table(differs: Differences) -> Table:
             )
             for r in published_runs()
         ],
-        notes=notes(
-            f"{r.name} [{r.mark}]: {r.counts}. {r.caveat}{_tail(differs, r.name)} ({r.source.title})"
-            for r in published_runs()
-        ),
+        notes=notes([
+            *(
+                f"{r.name} [{r.mark}]: {r.counts}. {r.caveat}{_tail(differs, r.name)} ({r.source.title})"
+                for r in published_runs()
+            ),
+            *_together(),
+        ]),
     )  # fmt: skip
+
+
+def _together() -> list[str]:
+    return [
+        f"{t.name} [{t.mark}]: {t.gpu_hours / 1e6:.4g}M device-hours. {t.caveat} ({t.source.title})"
+        for t in together()
+    ]
 
 
 def _rate(run: PublishedRun, solved: BackSolved | None) -> float | None:
@@ -245,7 +257,12 @@ def marks_table() -> Table:
 
 
 def backsolved_table(
-    solved: BackSolved, *, peak: Peak | None, energy_mwh: float | None, facility_overhead: float
+    solved: BackSolved,
+    *,
+    peak: Peak | None,
+    energy_mwh: float | None,
+    facility_overhead: float,
+    warnings: Sequence[PlanWarning] = (),
 ) -> Table:
     """Return one back-solved set of figures."""
     of = f"of {peak.tflop_per_s:,g} TFLOP/s {peak.precision}" if peak else "give --peak-tflops or --gpu"
@@ -260,7 +277,10 @@ def backsolved_table(
         title="Back-solved",
         headings=("", ">value", "by"),
         rows=rows,
-        notes=notes(["An average over all the hours include: goodput, stages and overheads are in it."]),
+        notes=notes([
+            *(f"{w.code}: {w.message}" for w in warnings),
+            "An average over all the hours include: goodput, stages and overheads are in it.",
+        ]),
     )
 
 
@@ -290,6 +310,7 @@ def backsolved_runs_table(rows: Sequence[tuple[PublishedRun, BackSolved, float |
         notes=notes(
             [
                 *(f"{run.name}: {run.counts}. {run.caveat}" for run, _, _ in rows),
+                *_together(),
                 "Shares are over all hours published, against the dense BF16 (FP16) peak: goodput, stages "
                 "and overheads are in them. Compare rows only where device, precision and what the hours "
                 "hold agree.",

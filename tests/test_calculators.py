@@ -61,6 +61,20 @@ def test_warnings_have_code_and_message_and_leave_the_status_alone() -> None:
     assert "Use 989" in got["warnings"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("peak", "said"),
+    [
+        pytest.param("989", "989 TFLOP/s dense bf16, given by the user", id="dense"),
+        pytest.param("989 --precision fp8", "989 TFLOP/s, a dense bf16 peak beside fp8 training", id="wide"),
+        pytest.param("1979", "1,979 TFLOP/s bf16 with sparsity", id="sparse"),
+        pytest.param("1979 --precision fp8", "1,979 TFLOP/s dense fp8", id="dense-in-fp8"),
+    ],
+)
+def test_the_page_says_what_a_given_peak_is(peak: str, said: str) -> None:
+    """No table figure is called dense at a precision where it is not."""
+    assert said in run(plan, PLAN.replace("989", peak)).stdout
+
+
 def test_a_peak_given_beside_a_device_keeps_the_devices_power() -> None:
     """The peak is the user's, 700 W is the table's; the check still knows the device."""
     got = document(plan, f"{PLAN.replace('989', '1979')} --gpu h100-sxm")
@@ -116,6 +130,85 @@ def test_back_solving_from_flags() -> None:
     assert round(got["delivered_tflop_per_s"]) == 341
     assert round(got["mfu_ratio"], 3) == 0.345
     assert round(got["gpu_hours_per_trillion_tokens"]) == 1_976_923
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        pytest.param(BACKSOLVE, [], id="published"),
+        pytest.param(BACKSOLVE.replace("30.84e6", "1.69e6"), ["above_peak"], id="mfu-of-628-per-cent"),
+        pytest.param(BACKSOLVE.replace("989", "1979"), ["sparse_peak"], id="sparse"),
+        pytest.param(BACKSOLVE.replace("--peak-tflops 989", "").replace("30.84e6", "1e3"), ["above_peak"],
+                     id="without-a-peak"),
+        pytest.param(f"{BACKSOLVE.replace('989', '1979')} --precision fp8", [], id="dense-in-fp8"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_true_is_said_beside_a_back_solved_rate(line: str, codes: list[str]) -> None:
+    """In the document and on the page; the status stays 0."""
+    assert [w["code"] for w in document(backsolve, line)["warnings"]] == codes
+    page = run(backsolve, line).stdout
+    assert all(f"- {code}: " in page for code in codes)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        pytest.param("--deadline 2026-01-12", "the deadline, for want of start", id="deadline"),
+        pytest.param(
+            "--reservation-end 2026-01-10", "the reservation's end, for want of start", id="reservation"
+        ),
+        pytest.param("--budget 1e6", "the budget, for want of gpu_hour_price", id="budget"),
+    ],
+)
+def test_a_limit_that_cannot_be_checked_is_named(flags: str, said: str) -> None:
+    """With what is missing; not passed over."""
+    assert document(plan, f"{PLAN} {flags}")["not_checked"] == [said]
+    assert f"Not checked: {said}." in " ".join(run(plan, f"{PLAN} {flags}").stdout.split())
+    assert document(plan, PLAN)["not_checked"] == []
+
+
+def test_no_failure_seen_is_a_bound_from_flags_too() -> None:
+    """Seen zero times in ten days: no gain. Zero given as a rate: never."""
+    tail = "--restart-min 10 --checkpoint-interval-min 30 --checkpoint-stall-min 0.5 --gpu-hours 1e6"
+    seen = document(goodput, f"--interruptions 0 --days 10 {tail}")
+    stated = document(goodput, f"--failures-per-day 0 {tail}")
+
+    assert [seen[k] for k in ("goodput_ratio", "best_goodput_ratio", "gain_ratio", "gpu_hours_saved")] == [
+        None
+    ] * 4
+    assert seen["best_checkpoint_interval_min_ci90"][1] is None
+    assert "never" not in run(goodput, f"--interruptions 0 --days 10 {tail}").stdout
+    assert (stated["goodput_ratio"], stated["best_goodput_ratio"]) == (pytest.approx(1 - 0.5 / 30), 1.0)
+    assert "without failures, never" in run(goodput, f"--failures-per-day 0 {tail}").stdout
+
+
+def test_a_best_goodput_belongs_to_its_gain() -> None:
+    """Where the simple model says 0, best, current and gain are all the exponential model's."""
+    got = document(goodput, "--failures-per-day 140 --restart-min 10 --checkpoint-interval-min 8 "
+                            "--checkpoint-stall-min 1")  # fmt: skip
+
+    assert got["model"] == "exponential"
+    assert 0 < got["goodput_ratio"] <= got["best_goodput_ratio"]
+    assert got["gain_ratio"] == pytest.approx(got["best_goodput_ratio"] / got["goodput_ratio"] - 1)
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [("1,024", 1024), ("1_024", 1024), ("1e3", 1000), ("16,384", 16384)],
+)
+def test_whole_numbers_may_be_written_in_groups(written: str, number: int) -> None:
+    """As the page promises, for GPUs too."""
+    assert document(plan, PLAN.replace("1024", written))["gpus"] == number
+    assert document(plan, PLAN.replace("989", "1,979"))["peak_tflop_per_s"] == 1979
+    assert document(plan, PLAN.replace("4e12", "4,000,000,000,000"))["model_flop"] == pytest.approx(3.276e23)
+
+
+def test_gaps_no_more_bunched_than_chance_widen_nothing() -> None:
+    """A variation of 0.5 leaves the interval; the page does not say that it was widened."""
+    page = run(mtbf, f"{MTBF} --gap-cv 0.5").stdout
+
+    assert "is not widened" in page
+    assert "is widened" not in page
 
 
 def test_back_solving_without_flags_prints_the_published_table() -> None:
@@ -317,6 +410,48 @@ def test_help_shows_an_example_and_the_overviews_line(name: str) -> None:
             id="interval-beyond-mtbf",
         ),
         pytest.param(plan, f"{PLAN} --converted-from a100", "a conversion needs", id="half-a-conversion"),
+        pytest.param(
+            plan, PLAN.replace("13e9", "1,3e9"), "parts groups of three digits", id="comma-quantity"
+        ),
+        pytest.param(plan, PLAN.replace("989", "98,9"), "parts groups of three digits", id="comma-float"),
+        pytest.param(plan, PLAN.replace("1024", "10,24"), "parts groups of three digits", id="comma-whole"),
+        pytest.param(plan, PLAN.replace("1024", "10.5"), "is not a valid integer", id="no-whole-number"),
+        pytest.param(
+            plan,
+            "--active-params 1e9 --tokens 1e9 --gpu h100-sxm --precision fp4",
+            "(known for it: bf16, fp16, fp32, fp8, tf32). Use one of these",
+            id="a-precision-that-device-lacks",
+        ),
+        pytest.param(plan, f"{PLAN} --source muf=pilot", "did you mean 'mfu'?", id="source-key"),
+        pytest.param(plan, f"{PLAN} --gpu=", "--gpu = '': expected some text", id="empty-gpu"),
+        pytest.param(plan, f"{PLAN} --precision=", "--precision = ''", id="empty-precision"),
+        pytest.param(plan, f"{PLAN} --currency=", "--currency = ''", id="empty-currency"),
+        pytest.param(
+            plan, f"{PLAN} --experts 8 --experts-per-token 16", "expected at most experts = 8", id="experts"
+        ),
+        pytest.param(mtbf, "--days 1 --gpus 8 --causes gup=4", "did you mean 'gpu'?", id="mtbf-cause-name"),
+        pytest.param(mtbf, f"{MTBF} --manual 1", "--manual needs --causes", id="mtbf-manual-alone"),
+        pytest.param(
+            mtbf, MTBF.replace("1024,131072", "1,024"), "whole numbers parted", id="mtbf-size-comma"
+        ),
+        pytest.param(
+            mtbf,
+            "--days 1 --gpus 8 --interruptions 1 --project-gpus=",
+            "--project-gpus = ''",
+            id="mtbf-empty",
+        ),
+        pytest.param(
+            references, "points --sequence-length -5", "--sequence-length = -5", id="their-sequence"
+        ),
+        pytest.param(references, "points --global-batch -1", "--global-batch = -1", id="their-batch"),
+        pytest.param(goodput, f"{GOODPUT} --gpu-hour-price -2", "--gpu-hour-price = -2", id="goodput-price"),
+        pytest.param(goodput, f"{GOODPUT} --gpu-hour-price nan", "--gpu-hour-price = nan", id="goodput-nan"),
+        pytest.param(
+            convert,
+            "--gpu-hours 1 --from-tflops 136e12 --to-tflops 341",
+            "looks like FLOP/s",
+            id="convert-flop",
+        ),
         pytest.param(plan, f"{PLAN} --start soon", "expected ISO 8601", id="no-date"),
         pytest.param(
             plan, "--active-params 1e300 --tokens 1e300 --peak-tflops 989", "not finite", id="overflow"

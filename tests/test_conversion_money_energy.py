@@ -62,10 +62,37 @@ def test_peaks_given_as_rates_are_recognised() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        pytest.param({"from_tflop_per_s": 136, "to_tflop_per_s": 1200, "to_gpu": "h100-sxm"}, ["above_peak"],
+                     id="above-its-devices-peak"),
+        pytest.param({"from_tflop_per_s": 136, "to_tflop_per_s": 34100}, ["above_peak"], id="above-any"),
+        pytest.param({"from_tflop_per_s": 136, "to_tflop_per_s": 900, "to_gpu": "h100-sxm"}, [], id="below"),
+        pytest.param({"from_tflop_per_s": 312, "to_tflop_per_s": 989}, ["spec_sheet_conversion"], id="peaks"),
+        pytest.param({"from_gpu": "a100", "to_gpu": "h100-sxm"}, [], id="by-references"),
+    ],
+)  # fmt: skip
+def test_rates_that_no_device_delivers_are_warned_of(values: dict[str, object], codes: list[str]) -> None:
+    """By the device named, else by every device on file."""
+    assert [w.code for w in convert(1e6, **values).warnings] == codes  # type: ignore[arg-type]
+
+
+def test_one_device_on_both_sides_has_its_caveat_once() -> None:
+    """The same run on both: nothing differs."""
+    c = convert(1e6, from_gpu="a100", to_gpu="a100")
+
+    assert c.ratio == 1
+    assert len(c.caveats) == 1
+
+
+@pytest.mark.parametrize(
     ("values", "message"),
     [
         pytest.param(
             {"from_tflop_per_s": 136}, "to_tflops = None: expected delivered TFLOP/s", id="one-side"
+        ),
+        pytest.param(
+            {"from_tflop_per_s": 136e12, "to_tflop_per_s": 341e12}, "looks like FLOP/s: write 136", id="flop"
         ),
         pytest.param({"from_tflop_per_s": 0, "to_tflop_per_s": 1}, "from_tflops = 0", id="zero"),
         pytest.param({"from_gpu": "a100", "to_gpu": "b300"}, "a device with a published run", id="no-run"),
@@ -131,6 +158,23 @@ def test_the_plans_chain_is_its_main_stage() -> None:
     )
     assert c.cost_per_trillion_tokens == pytest.approx(2 * c.gpu_hours_per_trillion_tokens)
     assert c.energy_mwh == pytest.approx((c.billed_gpu_hours or 0) * 700 / 1e6)
+
+
+def test_a_plan_whose_price_changes_has_its_mean_price_in_the_chain() -> None:
+    """By the plan's own time; without dates no figure is honest."""
+    steps = (
+        PriceStep(gpu_hour_price=2.0),
+        PriceStep(gpu_hour_price=4.0, since=JANUARY + timedelta(days=6)),
+    )
+    made = worked(prices=steps, start=JANUARY, later_stages=0.0)
+    c, days = chain_of_plan(made), made.days()
+    assert days is not None
+    assert c.gpu_hours_per_trillion_tokens is not None
+
+    mean = (2.0 * 6 + 4.0 * (days - 6)) / days
+    assert c.cost_per_trillion_tokens == pytest.approx(mean * c.gpu_hours_per_trillion_tokens)
+    assert "mean price" in c.caveat
+    assert chain_of_plan(worked(prices=steps)).cost_per_trillion_tokens is None
 
 
 def test_a_published_run_shows_no_link_that_nobody_published() -> None:

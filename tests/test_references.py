@@ -21,6 +21,7 @@ from tracker.core.references import (
     reconciliation,
     root_cause_table,
     timings,
+    together,
 )
 
 TABLE_30 = """
@@ -213,3 +214,15 @@ def test_differences_are_said_and_unknown_is_one() -> None:
         "precision: bf16 here, unknown there",
         "routing: unknown on both sides",
     )
+
+
+def test_the_sums_that_were_published_are_values() -> None:
+    """39.3M hours of three models; 2,664K + 119K + 5K = 2,788K, 5.576 million dollars."""
+    (llama,) = together()
+    v3 = find_run("deepseek-v3")
+
+    assert llama.gpu_hours == 39.3e6
+    assert sum(find_run(key).gpu_hours or 0 for key in llama.runs) == pytest.approx(39.3e6)
+    assert v3.stage_gpu_hours == {"pre-training": 2.664e6, "context extension": 119e3, "post-training": 5e3}
+    assert sum((v3.stage_gpu_hours or {}).values()) == v3.total_gpu_hours == 2.788e6
+    assert v3.total_cost == pytest.approx((v3.total_gpu_hours or 0) * (v3.gpu_hour_price or 0)) == 5.576e6

@@ -174,6 +174,17 @@ def test_a_plan_from_a_run_says_where_each_value_is_from(told: Told) -> None:
     assert "measured on pilot, " in page
 
 
+def test_another_peak_does_not_move_the_hours_of_a_measured_run(told: Told) -> None:
+    """Its MFU is restated against it: a sparse peak halves the MFU printed, and costs no hour."""
+    words = ("plan", "--from-run", "pilot.toml", *AS_OF)
+    got, sparse = document(told, *words), document(told, *words, "--peak-tflops", "1979")
+    warning = next(w for w in sparse["warnings"] if w["code"] == "sparse_peak")
+
+    assert sparse["final_gpu_hours"] == pytest.approx(got["final_gpu_hours"])
+    assert warning["factor"] == 1.0
+    assert "the hours stand" in warning["message"]
+
+
 def test_a_config_without_a_plan_can_still_be_planned_from_its_run(call: Told, tmp_path: Path) -> None:
     """The pilot needs no [plan]; the target comes from a flag."""
     tell(call, tmp_path, pilot(), CONFIG)
@@ -181,6 +192,7 @@ def test_a_config_without_a_plan_can_still_be_planned_from_its_run(call: Told, t
     assert document(call, "plan", "--from-run", "pilot.toml", "--tokens", "4T", *AS_OF)["final_gpu_hours"] > 0
     lacking = call("plan", "--from-run", "pilot.toml", *AS_OF)
     assert (lacking.exit_code, "missing --tokens" in lacking.output) == (2, True)
+    assert "pilot.toml has no [plan]" in " ".join(lacking.output.split())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ Edge.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import wraps
@@ -15,7 +17,7 @@ import click
 
 from reports.tables import Table
 from tracker.cli import _output
-from tracker.core.errors import TrackerError
+from tracker.core.errors import InvalidValue, TrackerError
 from tracker.core.failures import CauseTable
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ _R = TypeVar("_R")
 
 _NOT_FINITE = "a result is not finite: an input is too large or too small. Check the units"
 _SUFFIX = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?([eE][+-]?\d+)?")
+_COMMA = "A comma only parts groups of three digits, as in 1,024: write a fraction with a point"
 
 
 class Quantity(click.ParamType):  # type: ignore[type-arg]  # no generic at run time before click 8.5
@@ -38,15 +42,82 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]  # no generic at run 
         """Return the number; its range is checked by what takes it."""
         if isinstance(value, (int, float)):
             return float(value)
-        text = str(value).strip().replace(",", "").replace("_", "")
+        text = str(value).strip()
         scale = _SUFFIX.get(text[-1:].lower(), 1.0)
         try:
-            return float(text if scale == 1.0 else text[:-1]) * scale
+            return _number(text if scale == 1.0 else text[:-1]) * scale
         except ValueError:
-            self.fail(f"{str(value)[:60]!r} is no number. Write it as 13e9, 13B or 4T.", param, ctx)
+            remedy = _COMMA if "," in text else "Write it as 13e9, 13B or 4T"
+            self.fail(f"{str(value)[:60]!r} is no number. {remedy}.", param, ctx)
+
+
+class Real(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A number: 0.35, 1e3, 1,979 or 1_979."""
+
+    name = "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; its range is checked by what takes it."""
+        if isinstance(value, (int, float)):
+            return float(value)
+        try:
+            return _number(str(value).strip())
+        except ValueError:
+            remedy = f" {_COMMA}." if "," in str(value) else ""
+            self.fail(f"{str(value)[:60]!r} is not a valid float.{remedy}", param, ctx)
+
+
+class Whole(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A whole number: 1024, 1,024, 1_024 or 1e3."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; its range is checked by what takes it."""
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        try:
+            return int(text)
+        except ValueError:
+            pass
+        try:
+            number = _number(text)
+        except ValueError:
+            number = math.nan
+        if not number.is_integer():
+            remedy = f" {_COMMA}." if "," in text else ""
+            self.fail(f"{text[:60]!r} is not a valid integer.{remedy}", param, ctx)
+        return int(number)
+
+
+def _number(text: str) -> float:
+    """Return a number in Python's writing, or with commas between groups of three digits.
+
+    Raises ValueError for any other comma: in 1,3e9 it would be a fraction to some.
+    """
+    if "," in text:
+        if not _GROUPED.fullmatch(text):
+            raise ValueError(text)
+        text = text.replace(",", "")
+    return float(text)
 
 
 QUANTITY = Quantity()
+REAL = Real()
+WHOLE = Whole()
+
+
+def not_empty(**flags: str | None) -> None:
+    """Refuse flags that were given with no text in them.
+
+    Raises InvalidValue, with the flag's name.
+    """
+    for name, value in flags.items():
+        if value is not None and not value.strip():
+            raise InvalidValue(
+                f"--{name.replace('_', '-')}", value, "some text", "Leave the flag out instead"
+            )
 
 
 def run_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -14,15 +14,32 @@ import click
 
 from reports.plan import measured_table, plan_tables
 from reports.reliability import variance_table
-from tracker.cli._calc import QUANTITY, only_with, print_json, print_tables, run_of, run_option, usage
+from tracker.cli._calc import (
+    QUANTITY,
+    REAL,
+    WHOLE,
+    not_empty,
+    only_with,
+    print_json,
+    print_tables,
+    run_of,
+    run_option,
+    usage,
+)
 from tracker.cli._options import Moment, as_of_option, json_option
+from tracker.config.keys import PLAN_SOURCES
 from tracker.core.chain import Chain, chain_of_plan, published_chains
 from tracker.core.documents import variance_document
 from tracker.core.energy import carbon_t
-from tracker.core.errors import InvalidValue
+from tracker.core.errors import InvalidValue, nearest
 from tracker.core.hardware import Peak, canonical_precision, lookup, peak_flop_per_s, peak_given
 from tracker.core.plan import DEFAULTS, Estimate, Plan, PlanFailures, PlanStage
-from tracker.core.plan_check import PlannedConversion, PlanWarning, check_plan
+from tracker.core.plan_check import (
+    PlannedConversion,
+    PlanWarning,
+    check_plan,
+    not_checked,
+)
 from tracker.core.run_facts import chain_of_run, other_target, run_variance
 from tracker.core.run_plan import MeasuredPlan, plan_beside_run, plan_from_run, trained_precision
 from tracker.core.settings import Settings
@@ -53,23 +70,23 @@ _STAGE = "NAME=TOKENS[@SEQUENCE][xGPUS], such as extension=0.8T@131072x2048"
 @as_of_option
 @click.option("--active-params", type=QUANTITY, help="Parameters a token passes through, such as 13e9.")
 @click.option("--total-params", type=QUANTITY, help="Parameters stored, where they differ (MoE).")
-@click.option("--experts", type=int, help="Routed experts of a mixture.")
-@click.option("--experts-per-token", type=int, help="Routed experts per token.")
+@click.option("--experts", type=WHOLE, help="Routed experts of a mixture.")
+@click.option("--experts-per-token", type=WHOLE, help="Routed experts per token.")
 @click.option("--tokens", type=QUANTITY, help="Tokens to train, such as 4e12 or 4T.")
 @click.option("--gpu", help="Accelerator, such as h100-sxm; `tracker references hardware` lists them.")
 @click.option("--precision", help="Precision of the peak and of training. Default: bf16.")
-@click.option("--peak-tflops", type=float, help="Dense peak of one GPU in TFLOP/s.")
-@click.option("--mfu", type=float, help="Over productive time, a ratio. Default: 0.35.")
-@click.option("--goodput", type=float, help="Productive over allocated, a ratio. Default: 0.90.")
-@click.option("--attn-overhead", type=float, help="FLOP beyond 6N, a fraction. Default: 0.05.")
-@click.option("--later-stages", type=float, help="Later stages, a fraction of the run. Default: 0.08.")
-@click.option("--rnd-multiplier", type=float, help="Programme over final run. Default: 1.5.")
-@click.option("--gpus", type=int, help="GPUs of the run, for days.")
-@click.option("--sequence-length", type=int, help="Tokens per sequence.")
-@click.option("--layers", type=int, help="Layers: exact attention FLOP instead of --attn-overhead.")
-@click.option("--hidden-size", type=int, help="Width of the model.")
-@click.option("--heads", type=int, help="Attention heads.")
-@click.option("--head-dim", type=int, help="Dimension of a head.")
+@click.option("--peak-tflops", type=REAL, help="Dense peak of one GPU in TFLOP/s.")
+@click.option("--mfu", type=REAL, help="Over productive time, a ratio. Default: 0.35.")
+@click.option("--goodput", type=REAL, help="Productive over allocated, a ratio. Default: 0.90.")
+@click.option("--attn-overhead", type=REAL, help="FLOP beyond 6N, a fraction. Default: 0.05.")
+@click.option("--later-stages", type=REAL, help="Later stages, a fraction of the run. Default: 0.08.")
+@click.option("--rnd-multiplier", type=REAL, help="Programme over final run. Default: 1.5.")
+@click.option("--gpus", type=WHOLE, help="GPUs of the run, for days.")
+@click.option("--sequence-length", type=WHOLE, help="Tokens per sequence.")
+@click.option("--layers", type=WHOLE, help="Layers: exact attention FLOP instead of --attn-overhead.")
+@click.option("--hidden-size", type=WHOLE, help="Width of the model.")
+@click.option("--heads", type=WHOLE, help="Attention heads.")
+@click.option("--head-dim", type=WHOLE, help="Dimension of a head.")
 @click.option(
     "--causal/--full-attention",
     default=None,
@@ -85,18 +102,18 @@ _STAGE = "NAME=TOKENS[@SEQUENCE][xGPUS], such as extension=0.8T@131072x2048"
 @click.option("--start", type=_MOMENT, metavar="MOMENT", help="Planned start.")
 @click.option("--deadline", type=_MOMENT, metavar="MOMENT", help="When it must be done.")
 @click.option("--reservation-end", type=_MOMENT, metavar="MOMENT", help="When the reservation ends.")
-@click.option("--gpu-hour-price", type=float, help="Money per GPU-hour.")
+@click.option("--gpu-hour-price", type=REAL, help="Money per GPU-hour.")
 @click.option("--currency", help="Printed beside amounts. Default: USD.")
 @click.option("--budget", type=QUANTITY, help="Money it may cost.")
-@click.option("--gpu-power-w", type=float, help="Power of one GPU. Default: its TDP.")
-@click.option("--facility-overhead", type=float, help="Facility over GPU energy. Default: 1.")
-@click.option("--carbon-kg-per-mwh", type=float, help="Grid intensity; without it no carbon is stated.")
-@click.option("--failures-per-day", type=float, help="Expected interruptions, to check the goodput.")
-@click.option("--restart-min", type=float, help="Minutes from a failure to the next step.")
-@click.option("--checkpoint-interval-min", type=float, help="Minutes between checkpoints.")
-@click.option("--checkpoint-stall-min", type=float, default=0.0, help="Blocking minutes of a save.")
+@click.option("--gpu-power-w", type=REAL, help="Power of one GPU. Default: its TDP.")
+@click.option("--facility-overhead", type=REAL, help="Facility over GPU energy. Default: 1.")
+@click.option("--carbon-kg-per-mwh", type=REAL, help="Grid intensity; without it no carbon is stated.")
+@click.option("--failures-per-day", type=REAL, help="Expected interruptions, to check the goodput.")
+@click.option("--restart-min", type=REAL, help="Minutes from a failure to the next step.")
+@click.option("--checkpoint-interval-min", type=REAL, help="Minutes between checkpoints.")
+@click.option("--checkpoint-stall-min", type=REAL, default=0.0, help="Blocking minutes of a save.")
 @click.option("--converted-from", help="Device whose hours the plan took over.")
-@click.option("--conversion-ratio", type=float, help="By how much those hours were divided.")
+@click.option("--conversion-ratio", type=REAL, help="By how much those hours were divided.")
 @click.option(
     "--source", "sources", multiple=True, metavar="KEY=TEXT", help="Where a value came from. Repeatable."
 )
@@ -123,6 +140,7 @@ def plan(
       tracker plan --config run.toml
       tracker plan --from-run pilot.toml --tokens 4e12 --gpus 1024
     """
+    not_empty(**{n: given[n] for n in ("gpu", "precision", "currency", "converted_from")})
     if config is not None and from_run is not None:
         raise click.UsageError("give --config, or --from-run, not both")
     only_with("--config or --from-run", config or from_run, ("--as-of", as_of))
@@ -140,14 +158,21 @@ def plan(
         made = plan_beside_run(snapshot, fields)
     estimate = made.estimate()
     if estimate is None:
-        raise click.UsageError(f"missing {', '.join(_MISSING[name] for name in made.missing)}")
+        lacks = ", ".join(_MISSING[name] for name in made.missing)
+        where = ""
+        if settings is not None and settings.plan is None:
+            where = f": {taken} has no [plan]; give the flags, or add one with what is missing"
+        raise click.UsageError(f"missing {lacks}{where}")
     warnings = check_plan(
         made,
         gpu=given["gpu"] or (settings.hardware.gpu if settings is not None else None),
         precision=given["precision"] or (trained_precision(snapshot, settings) if settings else None),
         reservation_end=_utc(given["reservation_end"] or (settings.reservation.end_us if settings else None)),
         conversion=_conversion(given),
+        is_mfu_restated=measured is not None and measured.is_mfu_restated,
     )
+    reserved_to = given["reservation_end"] or (settings.reservation.end_us if settings else None)
+    unchecked = not_checked(made, has_reservation_end=reserved_to is not None)
     chains = [chain_of_plan(made)]
     against: dict[str, Variance] = {}
     ran = False
@@ -160,6 +185,7 @@ def plan(
         chains += published_chains()
     if as_json:
         document = _document(made, estimate, warnings, chains)
+        document["not_checked"] = list(unchecked)
         if measured is not None:
             document["measured"] = {
                 "run": measured.run,
@@ -170,7 +196,7 @@ def plan(
             document["variance"] = {name: variance_document(v) for name, v in against.items()} or None
         print_json(document)
         return
-    tables = plan_tables(made, estimate, warnings, chains if with_chain or ran else ())
+    tables = plan_tables(made, estimate, warnings, chains if with_chain or ran else (), unchecked)
     if measured is not None:
         tables.insert(0, measured_table(measured))
     print_tables([*tables, *(variance_table(v, title=_TITLES[name]) for name, v in against.items())])
@@ -243,8 +269,8 @@ def _stage(text: str) -> PlanStage:
     tokens, at, sequence = rest.partition("@")
     try:
         number = QUANTITY.convert(tokens, None, None)
-        length = int(sequence) if at else None
-        size = int(gpus) if x else None
+        length = WHOLE.convert(sequence, None, None) if at else None
+        size = WHOLE.convert(gpus, None, None) if x else None
     except (ValueError, click.BadParameter):
         raise InvalidValue("--stage", text, _STAGE) from None
     if not name.strip():
@@ -256,7 +282,11 @@ def _pair(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
     if not sign or not key.strip() or not value.strip():
         raise InvalidValue("--source", text, "KEY=TEXT, such as mfu=measured on 512 GPUs")
-    return key.strip(), value.strip()
+    name = key.strip()
+    known = sorted({*(k.name for k in PLAN_SOURCES.keys), "gpu", "gpus", "total_params"})
+    if name not in known:
+        raise InvalidValue("--source", name, f"one of {', '.join(known)}", nearest(name, known))
+    return name, value.strip()
 
 
 def _conversion(given: dict[str, Any]) -> PlannedConversion | None:

@@ -17,7 +17,10 @@ from reports.reliability import causes_beside_published
 from reports.tables import Table
 from tracker.cli._calc import (
     QUANTITY,
+    REAL,
+    WHOLE,
     causes_document,
+    not_empty,
     only_with,
     print_json,
     print_tables,
@@ -26,6 +29,7 @@ from tracker.cli._calc import (
     usage,
 )
 from tracker.cli._options import as_of_option, json_option
+from tracker.core._checks import count, positive
 from tracker.core.chain import chain_of_reference, published_chains
 from tracker.core.convert import convert as convert_hours
 from tracker.core.energy import carbon_t, energy_mwh, overhead
@@ -39,6 +43,7 @@ from tracker.core.hardware import (
     peak_given,
 )
 from tracker.core.prices import EXCLUDED
+from tracker.core.rate_check import check_back_solved
 from tracker.core.reference_rows import MARKS, OperatingPoint, PublishedRun
 from tracker.core.references import (
     back_solve,
@@ -50,6 +55,7 @@ from tracker.core.references import (
     reconciliation,
     root_cause_table,
     timings,
+    together,
 )
 from tracker.core.run_facts import chains_of, point_of
 from tracker.core.run_failures import run_causes
@@ -64,7 +70,7 @@ SECTIONS = ("runs", "points", "failures", "causes", "timings", "chain", "flop", 
 @click.option("--chain", "chain_flag", is_flag=True, help="The same as the section `chain`.")
 @click.option("--gpu", help="Your device: say how each row differs from it.")
 @click.option("--precision", help="Your precision, likewise.")
-@click.option("--sequence-length", type=int, help="Your sequence length, likewise.")
+@click.option("--sequence-length", type=WHOLE, help="Your sequence length, likewise.")
 @click.option("--global-batch", type=QUANTITY, help="Your global batch in tokens, likewise.")
 @click.option("--routing", help="Your expert routing, likewise.")
 @json_option
@@ -92,6 +98,11 @@ def references(
     if chain_flag and section not in (None, "chain"):
         raise click.UsageError(f"--chain is the section `chain`, not `{section}`")
     section = "chain" if chain_flag else section
+    not_empty(**{name: given[name] for name in ("gpu", "precision", "routing")})
+    if given["sequence_length"] is not None:
+        count("--sequence-length", given["sequence_length"])
+    if given["global_batch"] is not None:
+        positive("--global-batch", given["global_batch"], "tokens above 0")
     only_with("--config", config, ("--as-of", as_of))
     snapshot = run_of(config, as_of)[1] if config is not None else None
     own = chains_of(snapshot) if snapshot is not None else ()
@@ -157,6 +168,7 @@ def _document(mine: dict[str, object]) -> dict[str, Any]:
     return {
         "marks": dict(MARKS),
         "runs": [_run(r, mine) for r in published_runs()],
+        "together": [asdict(t) for t in together()],
         "operating_points": [
             {
                 **asdict(p),
@@ -222,10 +234,10 @@ def _hardware(row: Accelerator) -> dict[str, Any]:
 @click.option("--active-params", type=QUANTITY, help="Parameters a token passes through.")
 @click.option("--tokens", type=QUANTITY, help="Tokens trained.")
 @click.option("--gpu-hours", type=QUANTITY, help="GPU-hours, with whatever they include.")
-@click.option("--peak-tflops", type=float, help="Dense peak of one GPU in TFLOP/s.")
+@click.option("--peak-tflops", type=REAL, help="Dense peak of one GPU in TFLOP/s.")
 @click.option("--gpu", help="Accelerator: its peak and its TDP.")
 @click.option("--precision", default="bf16", help="Precision of the peak. Default: bf16.")
-@click.option("--facility-overhead", type=float, default=1.0, help="Facility over GPU energy, 1 or more.")
+@click.option("--facility-overhead", type=REAL, default=1.0, help="Facility over GPU energy, 1 or more.")
 @json_option
 @usage
 def backsolve(
@@ -248,6 +260,7 @@ def backsolve(
       tracker backsolve --active-params 405e9 --tokens 15.6e12 --gpu-hours 30.84e6 --peak-tflops 989
     """
     overhead(facility_overhead)
+    not_empty(gpu=gpu, precision=precision)
     parts = {"--active-params": active_params, "--tokens": tokens, "--gpu-hours": gpu_hours}
     absent = [flag for flag, value in parts.items() if value is None]
     if len(absent) == len(parts) and gpu is None and peak_tflops is None:
@@ -266,6 +279,9 @@ def backsolve(
         gpu_hours=gpu_hours,
         peak_tflop_per_s=peak.tflop_per_s if peak else None,
     )
+    warnings = check_back_solved(
+        mfu_ratio=solved.mfu_ratio, peak=peak, tflop_per_s=solved.delivered_tflop_per_s, gpu=gpu
+    )
     energy = _energy(gpu_hours, gpu, None, facility_overhead)
     if as_json:
         print_json({
@@ -274,10 +290,13 @@ def backsolve(
             "precision": peak.precision if peak else None,
             "flop_method": "6N",
             "energy_mwh": energy,
+            "warnings": [{"code": w.code, "message": w.message} for w in warnings],
         })
         return
     print_tables([
-        tables.backsolved_table(solved, peak=peak, energy_mwh=energy, facility_overhead=facility_overhead)
+        tables.backsolved_table(
+            solved, peak=peak, energy_mwh=energy, facility_overhead=facility_overhead, warnings=warnings
+        )
     ])
 
 
@@ -306,6 +325,9 @@ def _published(facility_overhead: float, as_json: bool) -> None:
                 "peak_precision": run.peak.precision if run.peak else None,
                 "energy_mwh": energy,
                 "counts": run.counts,
+                "stage_gpu_hours": run.stage_gpu_hours,
+                "total_gpu_hours": run.total_gpu_hours,
+                "total_cost": run.total_cost,
                 "caveat": run.caveat,
                 "mark": run.mark,
                 "source": asdict(run.source),
@@ -313,6 +335,7 @@ def _published(facility_overhead: float, as_json: bool) -> None:
             for run, solved, energy in rows
         ],
         "flop_method": "6N",
+        "together": [asdict(t) for t in together()],
         "excluded": EXCLUDED,
     })
 
@@ -321,12 +344,12 @@ def _published(facility_overhead: float, as_json: bool) -> None:
 @click.option("--gpu-hours", type=QUANTITY, required=True, help="Hours to convert.")
 @click.option("--from", "from_gpu", help="Device they were on.")
 @click.option("--to", "to_gpu", help="Device they go to.")
-@click.option("--from-tflops", type=float, help="TFLOP/s delivered by the first, instead of its reference.")
-@click.option("--to-tflops", type=float, help="TFLOP/s delivered by the other, likewise.")
-@click.option("--from-power-w", type=float, help="Measured power of the first. Default: its TDP.")
-@click.option("--to-power-w", type=float, help="Measured power of the other. Default: its TDP.")
-@click.option("--facility-overhead", type=float, default=1.0, help="Facility over GPU energy, 1 or more.")
-@click.option("--carbon-kg-per-mwh", type=float, help="Grid intensity; without it no carbon is stated.")
+@click.option("--from-tflops", type=REAL, help="TFLOP/s delivered by the first, instead of its reference.")
+@click.option("--to-tflops", type=REAL, help="TFLOP/s delivered by the other, likewise.")
+@click.option("--from-power-w", type=REAL, help="Measured power of the first. Default: its TDP.")
+@click.option("--to-power-w", type=REAL, help="Measured power of the other. Default: its TDP.")
+@click.option("--facility-overhead", type=REAL, default=1.0, help="Facility over GPU energy, 1 or more.")
+@click.option("--carbon-kg-per-mwh", type=REAL, help="Grid intensity; without it no carbon is stated.")
 @json_option
 @usage
 def convert(
@@ -351,6 +374,7 @@ def convert(
       tracker convert --gpu-hours 1e6 --from a100 --to h100-sxm
       tracker convert --gpu-hours 1e6 --from-tflops 136 --to-tflops 341
     """
+    not_empty(**{"from": from_gpu, "to": to_gpu})
     c = convert_hours(
         gpu_hours,
         from_tflop_per_s=from_tflops,
@@ -380,7 +404,7 @@ def convert(
         "energy_mwh": {"from": energy[0], "to": energy[1]},
         "carbon_t": {"from": carbon[0], "to": carbon[1]},
         "caveats": list(c.caveats),
-        "warnings": [{"code": "spec_sheet_conversion", "message": c.caveats[-1]}] if c.is_spec_sheet else [],
+        "warnings": [{"code": w.code, "message": w.message} for w in c.warnings],
     })
 
 

@@ -22,7 +22,10 @@ from reports.reliability import (
 )
 from tracker.cli._calc import (
     QUANTITY,
+    REAL,
+    WHOLE,
     causes_document,
+    not_empty,
     only_with,
     print_json,
     print_tables,
@@ -35,11 +38,12 @@ from tracker.cli._output import print_pairs
 from tracker.core._checks import count, not_negative, positive
 from tracker.core.definitions import goodput_definitions
 from tracker.core.documents import iso
-from tracker.core.errors import InvalidValue
+from tracker.core.errors import InvalidValue, nearest
 from tracker.core.failures import PROJECTION_WARNING, CauseTable, Mtbf, Projection, cause_table, project
 from tracker.core.failures import mtbf as mean_time
 from tracker.core.goodput_model import CheckpointAdvice, GoodputLosses, checkpoint_advice, goodput_losses
 from tracker.core.goodput_model import goodput as goodput_of
+from tracker.core.records import CAUSES
 from tracker.core.run_facts import nominal_of, nominal_shares, run_facts
 from tracker.core.run_failures import (
     RunAdvice,
@@ -57,15 +61,15 @@ from tracker.core.snapshot import Snapshot
 @run_option("Take a run's own failures, restarts and saves; other flags replace its figures.")
 @as_of_option
 @click.option("--definitions", is_flag=True, help="The run's goodput by every definition, side by side.")
-@click.option("--nominal-step-s", type=float, help="A step's nominal time. Default: the run's usual one.")
-@click.option("--failures-per-day", type=float, help="Unexpected interruptions a day.")
-@click.option("--interruptions", type=int, help="Instead: how many were seen, with --days.")
-@click.option("--days", type=float, help="Days they were seen in; brings the advice's uncertainty.")
-@click.option("--restart-min", type=float, help="Minutes from a failure to the next step.")
-@click.option("--checkpoint-interval-min", type=float, help="Minutes between checkpoints.")
-@click.option("--checkpoint-stall-min", type=float, help="Blocking minutes of a save. Default: 0.")
+@click.option("--nominal-step-s", type=REAL, help="A step's nominal time. Default: the run's usual one.")
+@click.option("--failures-per-day", type=REAL, help="Unexpected interruptions a day.")
+@click.option("--interruptions", type=WHOLE, help="Instead: how many were seen, with --days.")
+@click.option("--days", type=REAL, help="Days they were seen in; brings the advice's uncertainty.")
+@click.option("--restart-min", type=REAL, help="Minutes from a failure to the next step.")
+@click.option("--checkpoint-interval-min", type=REAL, help="Minutes between checkpoints.")
+@click.option("--checkpoint-stall-min", type=REAL, help="Blocking minutes of a save. Default: 0.")
 @click.option("--gpu-hours", type=QUANTITY, help="An allocation, to put the gain in hours.")
-@click.option("--gpu-hour-price", type=float, help="Money per GPU-hour, to put it in money.")
+@click.option("--gpu-hour-price", type=REAL, help="Money per GPU-hour, to put it in money.")
 @json_option
 @click.pass_context
 @usage
@@ -273,14 +277,14 @@ def _failure_rate(
 @click.command()
 @run_option("Take a run's own failures, GPUs and root causes.")
 @as_of_option
-@click.option("--days", type=float, help="Days watched.")
-@click.option("--gpus", type=int, help="GPUs of the job.")
-@click.option("--interruptions", type=int, help="Unexpected ones in those days; 0 gives a bound.")
+@click.option("--days", type=REAL, help="Days watched.")
+@click.option("--gpus", type=WHOLE, help="GPUs of the job.")
+@click.option("--interruptions", type=WHOLE, help="Unexpected ones in those days; 0 gives a bound.")
 @click.option("--project-gpus", metavar="N,N,...", help="Other sizes to project to.")
-@click.option("--gpus-per-node", type=int, default=8, help="For the rate per node-day. Default: 8.")
-@click.option("--gap-cv", type=float, help="Coefficient of variation of the gaps (Poisson: 1).")
+@click.option("--gpus-per-node", type=WHOLE, default=8, help="For the rate per node-day. Default: 8.")
+@click.option("--gap-cv", type=REAL, help="Coefficient of variation of the gaps (Poisson: 1).")
 @click.option("--causes", metavar="CAUSE=N,...", help="Root causes, to set beside the published table.")
-@click.option("--manual", type=int, help="How many of them needed a person.")
+@click.option("--manual", type=WHOLE, help="How many of them needed a person.")
 @json_option
 @usage
 def mtbf(
@@ -308,6 +312,7 @@ def mtbf(
       tracker mtbf --config run.toml
     """
     only_with("--config", config, ("--as-of", as_of))
+    not_empty(project_gpus=project_gpus, causes=causes)
     sizes = _sizes(project_gpus)
     if config is not None:
         flags = (("--days", days), ("--gpus", gpus), ("--interruptions", interruptions),
@@ -316,6 +321,8 @@ def mtbf(
             raise click.UsageError(f"{', '.join(clash)}: a run brings its own; leave --config out")
         _run_mtbf(run_of(config, as_of)[1], sizes, gpus_per_node, as_json)
         return
+    if causes is None and manual is not None:
+        raise click.UsageError("--manual needs --causes: it is how many of them needed a person")
     table = cause_table(_counts(causes), manual=manual) if causes else None
     if table is not None and interruptions is None:
         interruptions = table.total
@@ -396,8 +403,11 @@ def _run_mtbf(snapshot: Snapshot, sizes: list[int], gpus_per_node: int, as_json:
 
 
 def _sizes(text: str | None) -> list[int]:
+    parts = [part.strip() for part in text.split(",")] if text is not None else []
     try:
-        return [int(part) for part in (text or "").split(",") if part.strip()]
+        if any(part.startswith("0") and part != "0" for part in parts):
+            raise ValueError(text)  # 1,024 is one number to some: a size has no leading zero
+        return [int(part) for part in parts]
     except ValueError:
         expected = "whole numbers parted by commas, such as 1024,131072"
         raise InvalidValue("--project-gpus", text, expected) from None
@@ -407,8 +417,12 @@ def _counts(text: str) -> dict[str, int]:
     out: dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
+        cause = name.strip()
         try:
-            out[name.strip()] = out.get(name.strip(), 0) + int(value)
+            number = int(value)
         except ValueError:
             raise InvalidValue("--causes", part, "CAUSE=N, such as gpu=3") from None
+        if cause not in CAUSES:
+            raise InvalidValue("--causes", cause, f"one of {', '.join(CAUSES)}", nearest(cause, CAUSES))
+        out[cause] = out.get(cause, 0) + number
     return out

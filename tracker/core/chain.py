@@ -150,6 +150,13 @@ def chain_of_plan(plan: Plan, name: str = "plan") -> Chain:
         )
     prices = plan.price_list
     main = e.main
+    price = None
+    if prices is not None:
+        cost = plan.cost()
+        price = prices.steps[0].gpu_hour_price if prices.is_flat else cost and cost / e.final_gpu_hours
+    said = ["main stage"] if len(e.stages) > 1 or e.later_stages_gpu_hours else []
+    if prices is not None and not prices.is_flat and price is not None:
+        said.append(f"at a mean price of {price:.4g} {plan.currency} over the plan's time")
     return chain(
         name,
         kind="plan",
@@ -160,10 +167,10 @@ def chain_of_plan(plan: Plan, name: str = "plan") -> Chain:
         precision=plan.peak.precision if plan.peak else None,
         step_gpu_hours=main.step_gpu_hours,
         billed_gpu_hours=main.billed_gpu_hours,
-        gpu_hour_price=prices.steps[0].gpu_hour_price if prices and prices.is_flat else None,
+        gpu_hour_price=price,
         power_w=plan.power_w,
         facility_overhead=plan.facility_overhead,
-        caveat="main stage" if len(e.stages) > 1 or e.later_stages_gpu_hours else "",
+        caveat="; ".join(said),
     )
 
 

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracker.core._checks import not_negative, positive
+from tracker.core._checks import not_negative
 from tracker.core.hardware import Accelerator, dense_matches, lookup, spec_sheet_ratio
+from tracker.core.plan_check import PlanWarning
+from tracker.core.rate_check import above_peak, rate_given
 from tracker.core.reference_rows import PublishedRun
 from tracker.core.references import delivered_by
 
@@ -42,6 +44,8 @@ class Conversion:
     """What to know before using it."""
     is_spec_sheet: bool
     """Whether the rates given are peaks: then the conversion is the one to avoid."""
+    warnings: tuple[PlanWarning, ...] = ()
+    """What cannot be right about the rates."""
 
 
 def convert(
@@ -56,7 +60,7 @@ def convert(
 
     A rate given counts; where none is, the device's published run supplies it.
 
-    Raises InvalidValue for a rate that is missing on both ways or not positive; UnknownGpu or
+    Raises InvalidValue for a rate that is missing on both ways, not positive or in FLOP/s; UnknownGpu or
     AmbiguousGpu for a device.
 
     >>> c = convert(1e6, from_tflop_per_s=136, to_tflop_per_s=341)
@@ -73,16 +77,25 @@ def convert(
         and dense_matches(after, gpu=to_row.name if to_row else None)
     )
     caveats = []
-    for run in (from_run, to_run):
+    by_peaks: list[PlanWarning] = []
+    for run in (from_run, to_run if to_run is not from_run else None):
         if run is not None:
             caveats.append(f"{run.name}: {run.caveat}")
-    if from_run is not None and to_run is not None:
+    if from_run is not None and to_run is not None and from_run is not to_run:
         caveats.append(
             "The two runs differ in model, size, parallel layout and sequence: measure both devices on "
             "your own layout before a plan rests on this"
         )
     if is_peaks:
-        caveats.append("Both rates are dense peaks: that is the spec-sheet ratio, not what runs deliver")
+        text = "Both rates are dense peaks: that is the spec-sheet ratio, not what runs deliver"
+        caveats.append(text)
+        by_peaks = [PlanWarning(code="spec_sheet_conversion", message=text)]
+    above = [
+        above_peak(f"{side}_tflops", given, row)
+        for side, given, row in (("from", from_tflop_per_s, from_row), ("to", to_tflop_per_s, to_row))
+        if given is not None
+    ]
+    caveats += [w.message for w in above if w is not None]
     sheet = None
     if from_row is not None and to_row is not None and "bf16" in from_row.peaks and "bf16" in to_row.peaks:
         sheet = spec_sheet_ratio(from_row.name, to_row.name)
@@ -96,6 +109,7 @@ def convert(
         to_run=to_run,
         caveats=tuple(caveats),
         is_spec_sheet=is_peaks,
+        warnings=tuple(w for w in (*by_peaks, *above) if w is not None),
     )
 
 
@@ -104,10 +118,9 @@ def _rate(
 ) -> tuple[float, Accelerator | None, PublishedRun | None]:
     row = lookup(gpu) if gpu is not None else None
     if given is not None or gpu is None:
-        value = positive(
+        value = rate_given(
             f"{side}_tflops",
             given,
-            "delivered TFLOP/s of one device, above 0",
             f"Give --{side}-tflops, or --{side} with a device that has a published run",
         )
         return value, row, None

@@ -76,7 +76,8 @@ class UnknownPrecision(TrackerError, LookupError):
 
     def __init__(self, gpu: str, precision: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        hint = nearest(precision.lower(), [*PRECISIONS, *PRECISION_ALIASES])
+        is_one = PRECISION_ALIASES.get(_key(precision), _key(precision)) in PRECISIONS
+        hint = "" if is_one else nearest(precision.lower(), [*PRECISIONS, *PRECISION_ALIASES])
         super().__init__(
             f"no peak on file for {gpu} at precision {shown(precision)} "
             f"(known for it: {', '.join(names)}). "

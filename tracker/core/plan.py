@@ -174,6 +174,10 @@ class Plan:
         for name in ("experts", "experts_per_token"):
             if getattr(self, name) is not None:
                 count(f"plan.{name}", getattr(self, name))
+        if self.experts is not None and (self.experts_per_token or 0) > self.experts:
+            raise InvalidValue(
+                "plan.experts_per_token", self.experts_per_token, f"at most experts = {self.experts}"
+            )
         if self.gpu_hour_price is not None:
             not_negative("plan.gpu_hour_price", self.gpu_hour_price)
             if self.prices:

@@ -72,11 +72,13 @@ def check_plan(
     precision: str | None = None,
     reservation_end: datetime | None = None,
     conversion: PlannedConversion | None = None,
+    is_mfu_restated: bool = False,
 ) -> tuple[PlanWarning, ...]:
     """Return every classic mistake seen in a plan, in the order of CODES.
 
     gpu and precision are what the run will use, where they are known beside the peak: without a
     precision the peak's own counts (BF16 unless said otherwise). conversion stands in for the plan's.
+    is_mfu_restated: the MFU is a run's own against this very peak, so that no peak moves the hours.
 
     >>> from tracker.core.hardware import peak_given
     >>> plan = Plan(active_params=13e9, tokens=4e12, peak=peak_given(1979), gpus=1024)
@@ -84,7 +86,7 @@ def check_plan(
     ['sparse_peak']
     """
     found = [
-        _sparse_peak(plan, gpu),
+        _sparse_peak(plan, gpu, is_mfu_restated),
         _total_params(plan),
         _mfu(plan),
         _goodput(plan),
@@ -94,6 +96,31 @@ def check_plan(
         *_dates_and_money(plan, reservation_end),
     ]
     return tuple(w for w in found if w is not None)
+
+
+def not_checked(plan: Plan, *, has_reservation_end: bool = False) -> tuple[str, ...]:
+    """Return, in words, the limits that a plan states and that could not be checked, with what is missing.
+
+    >>> not_checked(Plan(budget=1e6))
+    ('the budget, for want of gpu_hour_price',)
+    """
+    lacks = [name for name, value in (("start", plan.start), ("gpus", _gpus(plan))) if value is None]
+    late = [
+        name for name, is_given in (("the reservation's end", has_reservation_end),
+                                    ("the deadline", plan.deadline is not None)) if is_given
+    ]  # fmt: skip
+    out = [f"{name}, for want of {' and '.join(lacks)}" for name in late if lacks]
+    if plan.budget is not None and plan.price_list is None:
+        out.append("the budget, for want of gpu_hour_price")
+    elif plan.budget is not None and plan.cost() is None:
+        out.append(f"the budget, for want of {' and '.join(lacks) or 'a finish'} while prices change")
+    return tuple(out)
+
+
+def _gpus(plan: Plan) -> int | None:
+    if plan.gpus is not None or not plan.stages:
+        return plan.gpus
+    return None if any(s.gpus is None for s in plan.stages) else plan.stages[0].gpus
 
 
 def with_measured(plan: Plan, *, mfu: float | None, goodput: float | None, source: str) -> Plan:
@@ -112,7 +139,7 @@ def with_measured(plan: Plan, *, mfu: float | None, goodput: float | None, sourc
     )
 
 
-def _sparse_peak(plan: Plan, gpu: str | None) -> PlanWarning | None:
+def _sparse_peak(plan: Plan, gpu: str | None, is_mfu_restated: bool) -> PlanWarning | None:
     if plan.peak is None:
         return None
     name = gpu or plan.peak.gpu
@@ -123,12 +150,15 @@ def _sparse_peak(plan: Plan, gpu: str | None) -> PlanWarning | None:
     dense = row.peaks.get(plan.peak.precision)
     right = f"{dense.tflop_per_s:,.0f}" if dense else "the dense peak"
     factor = plan.peak.value / dense.value if dense else 2.0
+    off = f"hours come out {factor:.1f} times too low"
+    if is_mfu_restated:
+        off = f"the measured MFU comes out {factor:.1f} times too low, and the hours stand"
     return PlanWarning(
         code="sparse_peak",
         message=f"A peak of {plan.peak.tflop_per_s:,.0f} TFLOP/s is the {row.title}'s "
-        f"{plan.peak.precision} figure with structured sparsity, which training does not use: hours "
-        f"come out {factor:.1f} times too low. Use {right}, or name the precision if another is meant.",
-        factor=factor,
+        f"{plan.peak.precision} figure with structured sparsity, which training does not use: "
+        f"{off}. Use {right}, or name the precision if another is meant.",
+        factor=1.0 if is_mfu_restated else factor,
     )
 
 

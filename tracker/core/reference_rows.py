@@ -65,6 +65,12 @@ class PublishedRun:
     """Published rate, where a rate is published."""
     gpu_hour_price: float | None = None
     """Published assumption, USD."""
+    stage_gpu_hours: Mapping[str, float] | None = None
+    """Published hours by stage, where they are broken down."""
+    total_gpu_hours: float | None = None
+    """Published hours of all those stages."""
+    total_cost: float | None = None
+    """Published cost of all of them, USD, at gpu_hour_price."""
     no_backsolve: bool = False
     """Whether 6ND over hours would be misleading for it."""
 
@@ -79,6 +85,24 @@ class PublishedRun:
             return peak_flop_per_s(self.gpu, precision)
         except UnknownGpu:
             return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Published hours of several runs in one sum."""
+
+    name: str
+    """Whose."""
+    runs: tuple[str, ...]
+    """Keys of the runs."""
+    gpu_hours: float
+    """As published."""
+    mark: Mark
+    """P, X or derived."""
+    source: Citation
+    """Where it stands."""
+    caveat: str
+    """What it does and does not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from tracker.core.reference_rows import (
     RootCauseRow,
     RootCauseTable,
     Timing,
+    Together,
 )
 
 
@@ -190,6 +191,15 @@ def published_runs() -> tuple[PublishedRun, ...]:
     return _data().runs
 
 
+def together() -> tuple[Together, ...]:
+    """Return the published sums over several runs.
+
+    >>> [round(t.gpu_hours / 1e6, 1) for t in together()]
+    [39.3]
+    """
+    return _data().together
+
+
 def operating_points() -> tuple[OperatingPoint, ...]:
     """Return the published operating points, in the file's order: no ranking."""
     return _data().points
@@ -223,6 +233,7 @@ def reconciliation() -> Reconciliation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
     runs: tuple[PublishedRun, ...]
+    together: tuple[Together, ...]
     points: tuple[OperatingPoint, ...]
     failures: tuple[FailureStatistic, ...]
     timings: tuple[Timing, ...]
@@ -248,6 +259,10 @@ def _data() -> _Data:
     step = chain["model_flop"] / (chain["delivered_tflop_per_s"] * 1e12 * 3600)
     return _Data(
         runs=runs,
+        together=tuple(
+            Together(**{**row, "runs": tuple(row["runs"]), "source": sources[row["source"]]})
+            for row in raw["together"]
+        ),
         points=rows(OperatingPoint, raw["operating_point"]),
         failures=rows(FailureStatistic, raw["failure"]),
         timings=rows(Timing, raw["timing"]),

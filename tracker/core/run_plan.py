@@ -55,6 +55,8 @@ class MeasuredPlan:
     plan: Plan
     taken: tuple[Taken, ...]
     """By name, in the order of the table."""
+    is_mfu_restated: bool
+    """Whether the MFU is the run's against the plan's own peak: then no peak changes the hours."""
     cautions: tuple[str, ...]
     """Why the measured figures may not hold for a long run."""
 
@@ -147,6 +149,7 @@ def plan_from_run(snapshot: Snapshot, given: Mapping[str, Any] | None = None) ->
         run=snapshot.run,
         plan=made,
         taken=tuple(_taken(made, given, from_log, ratio=ratio, goodput=goodput)),
+        is_mfu_restated=ratio is not None and _restates(snapshot, filled),
         cautions=tuple(_cautions(snapshot, made, ratio)),
     )
 
@@ -184,14 +187,21 @@ def _default(plan: Plan, name: str) -> bool:
 
 def _measured_mfu(snapshot: Snapshot, plan: Plan) -> float | None:
     """Return the run's MFU in the plan's FLOP count; as the run has it where model or device differ."""
-    settings, gpu_us, seen = snapshot.settings, snapshot.gpu_us, snapshot.tokens.seen
-    flop = plan.flop()
-    if settings is None or flop is None or plan.peak is None or gpu_us is None or not seen:
-        return snapshot.mfu.productive_ratio
-    own = settings.model.active_params
-    if own is not None and (own != plan.active_params or _another_device(settings, plan)):
+    gpu_us, seen, flop = snapshot.gpu_us, snapshot.tokens.seen, plan.flop()
+    if flop is None or plan.peak is None or gpu_us is None or not seen or not _restates(snapshot, plan):
         return snapshot.mfu.productive_ratio
     return mfu(flop=seen * flop.value, gpu_us=gpu_us["productive"], peak_flop_per_s=plan.peak.value)
+
+
+def _restates(snapshot: Snapshot, plan: Plan) -> bool:
+    """Return whether the run's MFU can be stated in the plan's own FLOP count and peak."""
+    settings = snapshot.settings
+    if settings is None or plan.flop() is None or plan.peak is None:
+        return False
+    if snapshot.gpu_us is None or not snapshot.tokens.seen:
+        return False
+    own = settings.model.active_params
+    return own is None or (own == plan.active_params and not _another_device(settings, plan))
 
 
 def _another_device(settings: Settings, plan: Plan) -> bool:
