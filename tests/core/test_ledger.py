@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.story import EXCLUDES, Log, facts, row, seconds, tell
+from tests.core.story import EXCLUDES, Log, facts, row, seconds, tell, us
 from tracker.core.records import Flag, Kind
 from tracker.core.settings import Hardware, Model, Reservation
 
@@ -47,7 +47,7 @@ class TestProbes:
 
     def test_a_tracker_that_begins_in_mid_run_sees_the_whole_file(self) -> None:
         """A new Book on the same facts, and one that read half before, say the same."""
-        from tests.core.story import settings, us
+        from tests.core.story import settings
         from tracker.core.book import Book
         from tracker.core.documents import status_document
         from tracker.core.summary import snapshot
@@ -307,6 +307,132 @@ class TestAttempts:
 
         assert got.attempts[0].estimated
         assert seconds(got) == {"allocated": 400, "productive": 300, "tail": 100}
+
+    def test_a_row_of_another_launch_of_the_job_is_not_taken(self) -> None:
+        """Without sacct --duplicates only the last row of a requeued job is told."""
+        one = Log(10).launch(job_id="11").train(range(10, 101, 10), 0)
+        two = Log(1330).launch(job_id="11", resume=100).train([110], 100)
+
+        got = tell(facts(one, two, rows=[row("11", 1300, 1500, state="COMPLETED")]), 2000)
+
+        assert [line.start_from for line in got.attempts] == ["log", "scheduler"]
+        assert seconds(got, 1)["productive"] == 1000
+        assert any("--duplicates" in text for text in got.warnings)
+
+    def test_an_open_row_ends_where_its_job_began_anew(self) -> None:
+        """A document read while the first launch ran, and again after the second had ended."""
+        one = Log(10).launch(job_id="11").train(range(10, 101, 10), 0)
+        two = Log(1330).launch(job_id="11", resume=100).train([110], 100)
+        rows = [row("11", 0, None), row("11", 1300, 1500, state="COMPLETED")]
+
+        got = tell(facts(one, two, rows=rows), 9000)
+
+        assert got.running == 0
+        assert seconds(got, 1) == {"allocated": 1010, "startup": 10, "productive": 1000}
+
+    def test_a_restart_without_a_banner_keeps_what_the_file_said(self) -> None:
+        """GPU count and sequence length were said once, at the top."""
+        log = Log().launch(gpus=64, sequence_length=500, global_batch_size=2)
+        log.train([10, 20, 30], 0, tokens_per_step=None).at(1000).line(20, tokens_per_step=None)
+        log.train([30, 40], 20, tokens_per_step=None)
+
+        got = tell(facts(log), 1200, hardware=Hardware(peak_flop_per_s=1e15))
+
+        assert [line.gpus for line in got.attempts] == [64, 64]
+        assert got.tokens.net == 40 * 2 * 500
+
+    def test_a_new_process_begins_with_its_first_window(self) -> None:
+        """Its first line is a reading: ten steps of ten seconds end there, so it began before."""
+        log = Log().launch().train([10, 20, 30], 0).at(1000).line(20).at(1100).line(30)
+
+        got = tell(facts(log), 1100)
+
+        assert seconds(got, 2) == {"allocated": 200, "productive": 200}
+        assert seconds(got, 1)["tail"] == 600
+
+    def test_the_last_words_after_a_rotation_are_the_attempts_own(self) -> None:
+        """The new file holds one line, without a stamp: why the process died."""
+        made = facts()
+        made.add(Log().launch().train([10, 20], 0).records, file_name="one.log", identity="a")
+        words = Log().event(Kind.FAILURE, stamp=False, cause="gpu_hbm", fatal=True, text="ECC").records
+        made.add(words, file_name="one.log", identity="b")
+        made.add(Log(900).launch(resume=20).train([30], 20).records, file_name="two.log", identity="c")
+
+        got = tell(made, 1000)
+
+        assert got.interruptions[0].cause == "gpu_hbm"
+        assert seconds(got, 1) == {"allocated": 200, "productive": 200}
+
+    def test_launches_of_a_log_without_a_clock_do_not_overlap(self) -> None:
+        """The second begins where the printed steps of the first end, its resume counted."""
+        log = Log().event(Kind.LAUNCH, stamp=False).event(Kind.RESUME, step=0, stamp=False)
+        log.line(10, 2.0, stamp=False).line(20, 2.0, stamp=False)
+        log.event(Kind.LAUNCH, stamp=False).event(Kind.RESUME, step=10, stamp=False)
+        log.line(20, 2.0, stamp=False)
+
+        got = tell(facts(log, written_us=us(40)), 500)
+
+        assert seconds(got, 1) == {"allocated": 40, "productive": 20, "lost": 20}
+        assert got.attempts[1].start_us == us(80)
+
+    def test_log_and_config_that_differ_are_named_both(self) -> None:
+        """The log's word is used, and the reader is told."""
+        log = Log().launch(sequence_length=2000).train([10], 0)
+
+        got = tell(facts(log), 100)
+
+        assert any("sequence_length = 1000" in text and "2000" in text for text in got.warnings)
+
+    def test_steps_after_the_last_stamp_belong_to_a_crashed_attempt(self) -> None:
+        """A banner has a clock, the step lines have none, and an error without one ends it."""
+        one = Log().launch().event(Kind.TRAIN_START).line(100, 36.0, stamp=False)
+        one.event(Kind.FAILURE, stamp=False, cause="gpu_hbm", fatal=True)
+        two = Log(4000).launch(resume=100).line(110, 36.0, stamp=False)
+
+        got = tell(facts(one, two), 9000)
+
+        assert seconds(got, 1) == {"allocated": 3600, "productive": 3600}
+
+    def test_a_file_without_a_clock_beside_the_console_is_the_same_run_again(self) -> None:
+        """Such as the state file that a trainer writes at the end: no attempt of its own."""
+        made = facts(Log().launch().train([10, 20, 30], 0))
+        state = [r for n in (10, 20, 30) for r in Log().line(n, None, flags=0, stamp=False).records]
+        made.add(state, file_name="trainer_state.json", collector="trainer_state", written_us=us(5000))
+
+        got = tell(made, 300)
+        late = tell(made, 6000)
+
+        assert len(got.attempts) == len(late.attempts) == 1
+        assert late.steps.processed == 30
+
+    def test_a_finer_second_account_takes_no_start_and_no_end_away(self) -> None:
+        """The console prints every tenth step and says when it was done; a table has every step."""
+        console = Log().launch().at(50).event(Kind.TRAIN_START).train([10, 20], 0).event(Kind.COMPLETED)
+        table = Log(50).train(range(1, 21), 0)
+        made = facts(console)
+        made.add(table.records, file_name="metrics.csv", collector="csv")
+
+        got = tell(made, 9000)
+
+        assert got.state == "finished"
+        assert seconds(got) == {"allocated": 250, "startup": 50, "productive": 200}
+
+    def test_tokens_told_now_and_then_are_all_counted(self) -> None:
+        """An odometer on every third line; the rest waits for it, and the last line takes the mean."""
+        log = Log().launch(resume=0)
+        for step in range(1, 8):
+            known = step * 700 if step % 3 == 0 else None
+            log.at(10 * step).line(step, tokens_per_step=None, tokens=known)
+
+        got = tell(facts(log), 70)
+
+        assert got.tokens.net == 7 * 700
+
+    def test_silence_without_an_end_is_said_to_be_the_reason(self) -> None:
+        """An old log asked about now: its silence is counted, and the reader told what would end it."""
+        got = tell(facts(Log().launch().train([10, 20, 30, 40], 0)), 400_000)
+
+        assert any("use --as-of" in text for text in got.warnings)
 
 
 class TestEnds:

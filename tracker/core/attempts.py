@@ -79,6 +79,12 @@ class Attempt:
         return max((piece.seen_us for piece in self.pieces), default=None)
 
     @property
+    def ended(self) -> bool:
+        """Tell whether any account of it says that the process ended, or could not go on."""
+        told = [self.pieces[-1], *self.extra] if self.pieces else self.extra
+        return any(piece.segment.end_kind is not None or piece.segment.fatal for piece in told)
+
+    @property
     def estimated(self) -> bool:
         """Tell whether its times are an estimate (a log without a clock)."""
         return any(not piece.has_clock for piece in self.pieces)
@@ -111,10 +117,11 @@ def join(found: Sorted, rows: Sequence[SchedulerRow], settings: Settings) -> tup
                 break
         else:
             attempts.append(Attempt(pieces=[piece], row=piece.row))
+    _attach_rest(found, attempts)
     unmatched = _rows_alone(attempts, rows, settings)
     for attempt in attempts:
         for piece in [*attempt.extra, *attempt.pieces]:
-            attempt.settings.update(piece.segment.settings)
+            attempt.settings.update(piece.settings)
     attempts.sort(key=_order)
     _span(attempts)
     attempts.sort(key=lambda a: (a.start_us, *_order(a)[1:]))
@@ -146,14 +153,18 @@ def _same_again(attempt: Attempt, piece: Piece) -> bool:
     if not overlap:
         return False
     if new.at_us is None or last.at_us is None or first.at_us is None:
-        return attempt.row is not None and attempt.row is piece.row
+        if attempt.row is not None and attempt.row is piece.row:
+            return True
+        other = piece.stream.collector != attempt.pieces[0].stream.collector
+        return other and piece.row is None and piece.segment.begun_by == "file"
     return first.at_us - _CONTINUES_US <= new.at_us <= last.at_us
 
 
 def _add_extra(attempt: Attempt, piece: Piece) -> None:
-    """Keep the fullest account as the attempt's own."""
+    """Keep the fullest account as the attempt's own, but for one that tells of its start."""
     main = attempt.pieces[0]
-    if len(attempt.pieces) == 1 and piece.segment.readings > main.segment.readings:
+    fuller = len(attempt.pieces) == 1 and piece.segment.readings > main.segment.readings
+    if fuller and not main.segment.launched and (piece.has_clock or not main.has_clock):
         attempt.pieces, piece = [piece], main
     attempt.extra.append(piece)
     attempt.row = attempt.row or piece.row
@@ -187,6 +198,56 @@ def _continues(attempt: Attempt, piece: Piece) -> bool:
     return 0 <= new.at_us - last.at_us <= 2 * work + _CONTINUES_US
 
 
+def _attach_rest(found: Sorted, attempts: list[Attempt]) -> None:
+    """Join what a log said after it was rotated, where that has neither a reading nor a clock."""
+    rest = []
+    for piece in found.evidence:
+        for attempt in reversed(attempts):
+            before = attempt.pieces[-1] if attempt.pieces else None
+            if (
+                before is not None
+                and not piece.has_clock
+                and piece.segment.ordinal == 0
+                and before.stream.stream_id != piece.stream.stream_id
+                and before.stream.source == piece.stream.source
+                and before.stream.file_name == piece.stream.file_name
+                and before.end_offset is None
+                and before.segment.end_kind is None
+            ):
+                piece.at_us = before.seen_us
+                attempt.pieces.append(piece)
+                break
+        else:
+            rest.append(piece)
+    found.evidence = rest
+
+
+def begin_at_windows(attempts: list[Attempt]) -> None:
+    """Start attempts whose first line is a reading where that reading's steps began.
+
+    The boundary to the attempt before, where no time lies between them, moves with it.
+    """
+    for before, attempt in zip([None, *attempts], attempts, strict=False):
+        first = attempt.first
+        if (
+            first is None
+            or first.at_us is None
+            or attempt.start_us != first.at_us
+            or not first.step_time_us
+            or attempt.start_from != "log"
+            or attempt.resume_step is None
+        ):
+            continue
+        start = first.at_us - first.step_time_us * max(0, first.step - attempt.resume_step)
+        if before is not None and before.end_us == attempt.start_us:
+            last = before.last.at_us if before.last is not None else None
+            start = max(start, before.start_us, last if last is not None else start)
+            before.end_us = start
+        elif attempt.row is not None:
+            start = max(start, attempt.row.start_us)
+        attempt.start_us = start
+
+
 def _rows_alone(attempts: list[Attempt], rows: Sequence[SchedulerRow], settings: Settings) -> list[str]:
     """Add attempts that only the scheduler knows; return the ids of rows that are none."""
     names = {source.job_name for source in settings.sources if source.job_name}
@@ -214,14 +275,19 @@ def _span(attempts: list[Attempt]) -> None:
         if attempt.row is not None:
             by_row.setdefault((attempt.row.job_id, attempt.row.start_us), []).append(attempt)
     for group in by_row.values():
-        _span_row(group)
+        _span_row(group, any(a.start_us > group[-1].start_us and a not in group for a in attempts))
     for index, attempt in enumerate(attempts):
         if attempt.row is None:
             _span_log(attempt, attempts[index + 1 :])
 
 
-def _span_row(group: list[Attempt]) -> None:
-    """Tile one allocation with the launches inside it."""
+def _told_its_end(attempt: Attempt, later: bool) -> bool:
+    """Tell whether a log has ended and others have begun, though the scheduler's row is still open."""
+    return later and bool(attempt.pieces) and attempt.ended
+
+
+def _span_row(group: list[Attempt], later: bool) -> None:
+    """Tile one allocation with the launches inside it. `later`: other attempts began after it."""
     row = group[0].row
     assert row is not None
     group[0].start_us, group[0].start_from = row.start_us, "scheduler"
@@ -234,7 +300,7 @@ def _span_row(group: list[Attempt]) -> None:
         attempt.start_us, before.end_us, before.end_from = boundary, boundary, "log"
     last = group[-1]
     last.end_us, last.end_from = row.end_us, "scheduler"
-    if row.end_us is None and row.state in ENDED_STATES:
+    if row.end_us is None and (row.state in ENDED_STATES or _told_its_end(last, later)):
         last.end_us, last.end_from = max(last.seen_us or row.start_us, last.start_us), "log"
 
 
@@ -245,8 +311,9 @@ def _span_log(attempt: Attempt, later: list[Attempt]) -> None:
     after = later[0] if later else None
     seen = max(attempt.seen_us or attempt.start_us, attempt.start_us)
     in_place = after is not None and _same_allocation(attempt, after)
-    if (segment.end_kind is not None or segment.fatal) and not in_place:
-        attempt.end_us = max(seen, segment.end_at_us or seen)
+    if attempt.ended and not in_place:
+        told = [p.segment.end_at_us for p in attempt.extra] + [segment.end_at_us]
+        attempt.end_us = max(seen, *(at_us or seen for at_us in told))
     elif after is not None:
         begin = after.pieces[0].segment.begin_at_us if after.pieces else None
         boundary = begin if begin is not None and in_place else after.start_us

@@ -190,6 +190,9 @@ class Book:
             kept[key] = fold
             if index + 1 < len(attempts):
                 self._seal(fold, key, attempt)
+            last = attempt.last
+            if last is not None and last.at_us is None and attempt.row is None and attempt.end_us is not None:
+                attempt.end_us = max(attempt.end_us, fold.at or 0)  # only the fold knows how long it ran
             usual_startup = sorted(startups)[(len(startups) - 1) // 2] if startups else None
             closed = close(
                 fold,
@@ -373,7 +376,7 @@ def _entry_warnings(number: int, entry: Entry) -> list[str]:
     if quiet > _LONG_QUIET_US and entry.attempt.row is None:
         warnings.append(
             f"attempt {number}: its log has no end line and no scheduler row tells of its end, so "
-            f"{quiet / 3.6e9:,.0f} h of silence are counted until now: use --as-of, or add the scheduler as a source"
+            f"{quiet / 3.6e9:,.0f} h of silence are counted: use --as-of, or add the scheduler as a source"
         )
     if entry.fold.skew_us:
         warnings.append(f"attempt {number}: the log's clock was set back by {entry.fold.skew_us / 1e6:.0f} s")

@@ -84,6 +84,7 @@ def close(
     excess = _take(spans, "productive_us", excess)
     _take(spans, "startup_us", excess)
     spans["other_us"] += max(0, -clipped)
+    tokens = last.tokens()
     return Closed(
         allocated_us=allocated,
         **spans,
@@ -92,8 +93,8 @@ def close(
         step=last.step,
         steps_net=last.steps_net,
         steps_lost=last.steps_lost,
-        tokens_net=last.tokens_net if last.tokens_known else None,
-        tokens_lost=last.tokens_lost if last.tokens_known else None,
+        tokens_net=None if tokens is None else tokens[0],
+        tokens_lost=None if tokens is None else tokens[1],
         stalled=stalled,
         clipped_us=max(0, clipped),
     )
@@ -149,7 +150,12 @@ def _settle(fold: Fold, end_us: int) -> None:
         if bucket == "checkpoint" and step is not None and step > fold.step:
             steps = step - fold.step
             per_step = fold.per_step(None)
-            fold.split(fold.step, steps, gap, None if per_step is None else per_step * steps)
+            kept = fold.split(fold.step, steps, gap)
+            if per_step is not None:
+                fold.count_tokens(fold.step, steps, per_step * steps)
+            else:
+                fold.dark_net += kept
+                fold.dark_lost += steps - kept
             fold.step = step
         else:
             fold.other_us += gap

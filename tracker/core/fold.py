@@ -91,8 +91,11 @@ class Fold:
     steps_lost: int = 0
     tokens_net: int = 0
     tokens_lost: int = 0
-    tokens_known: bool = True
-    """False once a window's tokens could not be told."""
+    dark_since: int | None = None
+    """Since which step no line told the tokens, though one did before: the next odometer settles it."""
+    dark_net: int = 0
+    """Retained steps whose tokens no line tells."""
+    dark_lost: int = 0
     odometer: int | None = None
     cut_odometer: int | None = None
     """The token odometer at the last retained step."""
@@ -235,6 +238,7 @@ class Fold:
             or step_time_us is None
             or steps <= 0
             or self.stops
+            or self.dark_since is not None
             or self.base_step != since
             or odometer is None
             or (cut is not None and step > cut)
@@ -396,18 +400,26 @@ class Fold:
                 tokens = per_step * steps  # the odometer at R was not what we thought
         elif per_step is not None:
             tokens = per_step * steps
-        kept = self.split(self.step, steps, work, tokens, until_save)
-        if kept is not None and self.odometer is not None:
-            self.cut_odometer = self.odometer + kept
+        kept = self.split(self.step, steps, work, until_save)
+        if tokens is not None:
+            since = self.dark_since if self.dark_since is not None and now is not None else self.step
+            kept_tokens = self.count_tokens(since, reading.step - since, tokens)
+            if self.odometer is not None and kept_tokens is not None:
+                self.cut_odometer = self.odometer + kept_tokens
+            if since != self.step or now is not None:
+                self.dark_since = None
+        elif self.odometer is not None and now is None:
+            self.dark_since = self.step if self.dark_since is None else self.dark_since
+        else:
+            self.dark_net += kept
+            self.dark_lost += steps - kept
         if now is not None:
             self.odometer = now
-        elif self.odometer is not None and tokens is not None:
+        elif self.odometer is not None and tokens is not None and self.dark_since is None:
             self.odometer += tokens
 
-    def split(
-        self, since: int, steps: int, work: int, tokens: int | None, until_save: int | None = None
-    ) -> int | None:
-        """Add a window (since, since + steps] to what is kept and lost; return its kept tokens, if any."""
+    def split(self, since: int, steps: int, work: int, until_save: int | None = None) -> int:
+        """Add a window (since, since + steps] to what is kept and lost; return how many steps are kept."""
         cut = self.frame.cut
         kept = steps if cut is None else min(max(cut - since, 0), steps)
         kept_us = work * kept // steps if until_save is None or not 0 < kept < steps else until_save
@@ -415,13 +427,34 @@ class Fold:
         self.lost_us += work - kept_us
         self.steps_net += kept
         self.steps_lost += steps - kept
-        if tokens is None:
-            self.tokens_known = False
-            return None
+        return kept
+
+    def count_tokens(self, since: int, steps: int, tokens: int) -> int | None:
+        """Add the tokens of steps (since, since + steps]; return how many are retained, None for none."""
+        cut = self.frame.cut
+        kept = steps if cut is None else min(max(cut - since, 0), steps)
         kept_tokens = tokens * kept // steps
         self.tokens_net += kept_tokens
         self.tokens_lost += tokens - kept_tokens
         return kept_tokens if kept else None
+
+    def tokens(self) -> tuple[int, int] | None:
+        """Return (retained, lost) tokens; steps that no line told of count as the others' mean.
+
+        None where no line told any and nothing says how many a step holds.
+        """
+        cut, net, lost = self.frame.cut, self.dark_net, self.dark_lost
+        if self.dark_since is not None:
+            steps = self.step - self.dark_since
+            kept = steps if cut is None else min(max(cut - self.dark_since, 0), steps)
+            net, lost = net + kept, lost + steps - kept
+        told = self.steps_net + self.steps_lost - net - lost
+        if not net and not lost:
+            return self.tokens_net, self.tokens_lost
+        if told <= 0:
+            return None
+        mean = self.tokens_net + self.tokens_lost
+        return self.tokens_net + mean * net // told, self.tokens_lost + mean * lost // told
 
     def _move_on(self, reading: Reading, claim: int | None, end: int, work: int) -> None:
         self.at = end

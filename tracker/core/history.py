@@ -7,7 +7,7 @@ the fold knows where a moment lies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -43,6 +43,15 @@ def shorten(facts: Facts, folded: Iterable[tuple[Attempt, Fold]]) -> bool:
         del pieces[fold.piece + 1 :]
         shortened = True
     return shortened
+
+
+def superseded(rows: Sequence[SchedulerRow]) -> list[SchedulerRow]:
+    """Return the rows, an open one closed (at a moment nobody told) where its job began anew later."""
+    latest = {row.job_id: row.start_us for row in sorted(rows, key=lambda row: row.start_us)}
+    return [
+        replace(row, state="REQUEUED") if row.end_us is None and row.start_us < latest[row.job_id] else row
+        for row in rows
+    ]
 
 
 def as_known(row: SchedulerRow, as_of_us: int) -> SchedulerRow:

@@ -70,7 +70,7 @@ class AttemptLine:
     def step_time_s(self) -> float | None:
         """Mean wall time of its steps, saves and evaluations left out."""
         steps = self.steps_net + self.steps_lost
-        return self.work_us / steps / 1e6 if steps else None
+        return self.work_us / steps / 1e6 if steps and self.work_us else None
 
     def mfu_ratio(self, peak_flop_per_s: float | None) -> float | None:
         """Return MFU over its productive time against a dense peak; None where any part is unknown."""

@@ -160,11 +160,17 @@ def _believed(
     if stated > end and how == "log" and _holder(attempts, range(index), stated) is None:
         quiet = attempt.start_us - before.start_us
         if usual and (stated - (before.resume_step or 0)) * usual > quiet * TOO_FAST:
+            shown = first is not None and first.step > stated and bool(first.step_time_us)
             lineage.warnings.append(
                 f"attempt {index + 1} is said to resume at step {stated}, which nothing seen so far can have "
-                f"reached: not believed, step {end} taken instead"
+                f"reached: "
+                + (
+                    f"its readings go on from there, the steps from {end} on are counted as unseen"
+                    if shown
+                    else f"not believed, step {end} taken instead"
+                )
             )
-            return end, "lineage"
+            return (stated, how) if shown else (end, "lineage")
     return stated, how
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tracker.core.facts import Stream
-from tracker.core.records import SchedulerRow
+from tracker.core.records import Json, SchedulerRow
 from tracker.core.segments import Segment
 from tracker.core.settings import Settings
 
@@ -35,6 +35,8 @@ class Piece:
     time_from: str
     """"log", "scheduler", "config" or "file"."""
     row: SchedulerRow | None = None
+    settings: dict[str, Json] = field(default_factory=dict)
+    """What its file has said so far: a process that prints no banner keeps its forerunner's."""
 
     @property
     def has_clock(self) -> bool:
@@ -44,8 +46,12 @@ class Piece:
     @property
     def seen_us(self) -> int:
         """Return its last stamp, or what the printed step times make of it."""
-        seen = self.segment.seen_at_us
-        return seen if seen is not None else self.at_us + self.segment.work_us
+        segment = self.segment
+        seen = segment.seen_at_us
+        if segment.last is not None and segment.last[1] is None:  # steps after the last stamp
+            begun = segment.train_start_us or segment.start_at_us or self.at_us
+            return max(seen or 0, begun + segment.work_us)
+        return seen if seen is not None else self.at_us
 
     @property
     def key(self) -> tuple[int, str, int]:
@@ -87,10 +93,14 @@ def sort_pieces(
             by_id.setdefault(f"{array}_{task}", []).append(known)
     for stream in sorted(streams, key=lambda s: (s.identity, s.file_name)):
         clock_us: int | None = None
+        said: dict[str, Json] = {}
         for index, segment in enumerate(stream.segments):
+            if segment.begun_by in ("file", "launch"):
+                said.pop("job_id", None)
+            said = {**said, **segment.settings}
             after = stream.segments[index + 1 : index + 2]
             end_offset = after[0].first_offset if after else None
-            row = _row_by_id(stream, segment, by_id)
+            row = _row_by_id(stream, segment, said.get("job_id"), by_id, found.warnings)
             at_us, time_from = _when(stream, segment, row, clock_us, settings, work_before)
             piece = Piece(
                 stream=stream,
@@ -99,6 +109,7 @@ def sort_pieces(
                 at_us=at_us,
                 time_from=time_from,
                 row=row,
+                settings=said,
             )
             clock_us = max(piece.seen_us, at_us)
             (found.training if is_training(segment) else found.evidence).append(piece)
@@ -108,15 +119,20 @@ def sort_pieces(
     return found
 
 
-def job_ids(stream: Stream, segment: Segment) -> list[str]:
-    """Return the job ids that a log or its name may be of, the surest first."""
-    stated = segment.settings.get("job_id")
+def _row_by_id(
+    stream: Stream,
+    segment: Segment,
+    stated: Json,
+    by_id: dict[str, list[SchedulerRow]],
+    warnings: list[str],
+) -> SchedulerRow | None:
+    """Return the row of the job id that the log states or its name holds, if the log lies inside it.
+
+    A requeued job keeps its id: a row that the log's first line lies outside of is of another launch.
+    """
     ids = [str(stated)] if stated is not None else []
-    return ids + _JOB_IN_NAME.findall(stream.file_name)
-
-
-def _row_by_id(stream: Stream, segment: Segment, by_id: dict[str, list[SchedulerRow]]) -> SchedulerRow | None:
-    for job_id in job_ids(stream, segment):
+    outside = None
+    for job_id in ids + _JOB_IN_NAME.findall(stream.file_name):
         rows = by_id.get(job_id)
         if not rows:
             continue
@@ -130,9 +146,13 @@ def _row_by_id(stream: Stream, segment: Segment, by_id: dict[str, list[Scheduler
         fitting = [row for row in rows if _within(at_us, row)]
         if fitting:
             return ([row for row in fitting if _within(at_us, row, 0)] or fitting)[-1]
-        if len(rows) == 1:
-            return rows[0]
-        return min(rows, key=lambda row: abs(row.start_us - at_us))
+        outside = outside or job_id
+    if outside is not None:
+        warnings.append(
+            f"a log of job {outside} begins outside every allocation that the scheduler tells of that job: "
+            f"its own times are used. A requeued job has a row for each launch only with sacct --duplicates; "
+            f"or the zone of the log or of the scheduler is another"
+        )
     return None
 
 

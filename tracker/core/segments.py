@@ -144,6 +144,9 @@ class Segmenter:
         segment.readings += 1
         if reading.step_time_us is not None:
             since = segment.last[2] if segment.last is not None else reading.step - 1
+            resumed = segment.resume_step
+            if segment.last is None and resumed is not None and resumed < reading.step:
+                since = resumed
             segment.work_us += reading.step_time_us * (reading.step - since)
         if segment.first is None:
             segment.first = list(reading)

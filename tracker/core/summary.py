@@ -141,7 +141,8 @@ def _verdict(facts: Facts, entry: Entry, opened: Opened) -> Verdict | None:
 def _last_events(facts: Facts, attempt: Attempt, opened: Opened) -> list[Event]:
     """Return what was said from the last reading on, in all files that speak of the attempt."""
     events: list[Event] = []
-    for piece in [*attempt.pieces[-1:], *attempt.extra]:
+    read = [n for n, piece in enumerate(attempt.pieces) if piece.segment.readings]
+    for piece in [*attempt.pieces[read[-1] if read else 0 :], *attempt.extra]:
         last = piece.segment.last_reading
         start = last.offset if last is not None else piece.segment.first_offset
         events += _telling(facts, piece, start)
@@ -385,7 +386,7 @@ def _step_time(opened: Opened) -> float | None:
     for entry in reversed(opened.entries):
         if entry.fold.last_step_time_us is not None:
             return entry.fold.last_step_time_us / 1e6
-        if entry.fold.typical:
+        if entry.fold.typical and entry.fold.typical[-1]:
             return entry.fold.typical[-1] / 1e6
     return None
 
@@ -412,9 +413,10 @@ def _operating_point(opened: Opened, settings: Settings) -> dict[str, str]:
 
 def _state(lines: Sequence[AttemptLine], opened: Opened, tokens: Tokens) -> str:
     have = (tokens.net or 0) + (tokens.inherited or 0)
-    if tokens.planned is not None and tokens.net is not None and have >= tokens.planned:
-        return "finished"
     live = [line for line in lines if line.running]
+    reached = tokens.planned is not None and tokens.net is not None and have >= tokens.planned
+    if reached and all(line.stalled for line in live):
+        return "finished"
     if live:
         if any(line.stalled for line in live):
             return "stalled"
