@@ -79,7 +79,8 @@ def _limits(a: CheckpointAdvice) -> list[str]:
     if a.model == "exponential":
         return [
             "The simple model does not reach here (an interval beyond the mean time between failures, or a "
-            "goodput near 0): goodput, best interval and gain are by the exponential model."
+            "goodput near 0): goodput, best interval and gain are by the exponential model, the losses above "
+            "still by the simple one."
         ]
     return []
 
