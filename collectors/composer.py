@@ -18,6 +18,7 @@ from collectors._composer import UNIT, Records, derived, noted, of_record
 from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._lines import Hit, Reader, rule
+from collectors._options import checked, one_of
 from collectors._process import (
     begins,
     completed,
@@ -244,6 +245,7 @@ COLLECTOR: Final = Collector(
         "source.time_unit (seconds, minutes, days) where SpeedMonitor's is not hours",
     ),
     options=("time_unit",),
+    check=checked(time_unit=one_of("seconds", "minutes", "hours", "days")),
     notes=(
         "Records have no clock; time/total adds up over all attempts. Saves are not printed at log level "
         "INFO, so what they took is in the step time, and no checkpoint is known."

@@ -17,6 +17,7 @@ import msgspec
 from collectors._aliases import FIELDS, plan
 from collectors._numbers import number
 from collectors._odometer import Memory, reading
+from collectors._options import RATE, STEP_TIME, checked, keys_of_a_record
 from tracker.core.records import Event, Json, Kind, Record, Reject, evidence
 from tracker.interfaces import Collector, Context, Evidence
 
@@ -145,6 +146,7 @@ COLLECTOR: Final = Collector(
     knows=("what its columns name: tokens, samples, time, step time, gpus",),
     needs=("source.started_at where no column is a time",),
     options=("keys", "rate", "step_time"),
+    check=checked(keys=keys_of_a_record, rate=RATE, step_time=STEP_TIME),
     notes=(
         "Columns are known by the names of jsonl's keys; `keys` names others. A step time without a unit in "
         "its name is seconds. A column `_step` or `batch` counts only where no better one is there."

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from collectors._events import ALONE
+from collectors._options import YEAR, checked
 from collectors._process import plain, with_year
 from tracker.core.records import Event, Kind, Record
 from tracker.interfaces import Collector, Context, Evidence
@@ -61,6 +62,7 @@ COLLECTOR: Final = Collector(
     detect=detect,
     knows=("causes of failures", "ends by scheduler or operator", "time where the lines have one"),
     options=("year",),
+    check=checked(year=YEAR),
     notes=(
         "Evidence only, for files beside a training log. Stamps without a year (NCCL, glog) need year; an "
         "event without a time is kept and explains no attempt."

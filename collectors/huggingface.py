@@ -22,6 +22,7 @@ from collectors._drawn import Drawn
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count, number
+from collectors._options import BATCHES, checked
 from collectors._process import (
     NAN,
     ROUNDED,
@@ -295,6 +296,7 @@ COLLECTOR: Final = Collector(
         "source.started_at where no line has a clock",
     ),
     options=("logging_steps",),
+    check=checked(logging_steps=BATCHES),
     notes=(
         "Run python -u: buffered dicts come after the bar has gone on, and have no step then. The first bar "
         "without a name is training's unless a banner states its total. TRL counts tokens anew after a "

@@ -20,6 +20,7 @@ from collectors._events import EVENTS, FOLLOWERS
 from collectors._facts import KINDS, Unusable, facts
 from collectors._lines import Reader, started
 from collectors._odometer import OTHER_LOOPS, STEP_TIMES, Memory, quick, reading
+from collectors._options import RATE, STEP_TIME, checked, keys_of_a_record
 from collectors._text import clean
 from tracker.core.records import Event, Kind, Record, Reject
 from tracker.interfaces import Collector, Context, Evidence
@@ -195,6 +196,7 @@ COLLECTOR: Final = Collector(
     detect=detect,
     knows=("tokens", "samples", "time", "step time", "gpus", "attempts", "restarts", "events"),
     options=("keys", "rate", "step_time"),
+    check=checked(keys=keys_of_a_record, rate=RATE, step_time=STEP_TIME),
     notes=(
         "docs/jsonl.md has the record. A step time without a unit in its name is seconds. Rates such as tps "
         'are used only with rate = "cluster" or "device".'

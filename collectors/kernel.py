@@ -16,6 +16,7 @@ from typing import Final
 from collectors._clock import STAMP, ZONE, local_us, short_us, stamp_us, wall_us
 from collectors._devices import switch_xid, xid
 from collectors._lines import Hit, Reader, Rule, rule
+from collectors._options import YEAR, checked, moment
 from collectors._trouble import Trouble
 from tracker.core.records import Json, Kind, Record
 from tracker.interfaces import Collector, Context, Evidence
@@ -217,6 +218,7 @@ COLLECTOR: Final = Collector(
     detect=detect,
     knows=("causes of failures", "time", "host"),
     options=("boot", "year"),
+    check=checked(boot=moment, year=YEAR),
     notes=(
         'Evidence only. Give the messages of the job\'s own hosts. Stamps since boot need boot = "..." (when '
         "the machine booted), syslog stamps without a year need year; better: dmesg --time-format iso, or "

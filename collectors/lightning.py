@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from collectors._bars import STATE, advances, due, in_epochs, told
+from collectors._bars import STATE, advances, due, full, in_epochs, told
 from collectors._bars import begins as draws
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count
+from collectors._options import BATCHES, checked
 from collectors._process import (
     NAN,
     begins,
@@ -54,7 +55,7 @@ def _bar(hit: Hit) -> Iterator[Record]:
         yield hit.event(Kind.NOTE, message="batches are taken for steps: set accumulate of the [[source]]")
     found = _LOSS.search(hit.group("rest") or b"")
     nan = found is not None and real(found[1]) is None
-    if nan or due(hit):
+    if nan or full(hit) or due(hit):
         yield from told(hit, flags=NAN if nan else 0)
 
 
@@ -133,6 +134,7 @@ COLLECTOR: Final = Collector(
         "source.started_at where no scheduler tells when it ran",
     ),
     options=("accumulate",),
+    check=checked(accumulate=BATCHES),
     notes=(
         "Before Lightning 2.0 the bar's total holds validation's batches: steps are too many there. Better "
         "give metrics.csv (lightning_csv), or a logger of your own (jsonl)."

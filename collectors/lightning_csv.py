@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from collectors._numbers import count, integer, number
+from collectors._options import BATCHES, checked
 from collectors._process import INCLUDES, NAN
 from tracker.core.records import Event, Json, Kind, Reading, Record, Reject, evidence, problem
 from tracker.interfaces import Collector, Context, Evidence
@@ -160,6 +161,7 @@ COLLECTOR: Final = Collector(
         "Lightning: model.global_batch_size, model.sequence_length, hardware.gpus, another log for any time",
     ),
     options=("gradient_accumulation",),
+    check=checked(gradient_accumulation=BATCHES),
     notes=(
         "Each process writes a folder version_N of its own. Of a table whose first steps do not tell that "
         "they count from 0 the collector csv reads steps as they stand."

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
+from collectors._options import YEAR, checked
 from collectors._process import (
     INCLUDES,
     NAN,
@@ -286,6 +287,7 @@ COLLECTOR: Final = Collector(
         "source.year where stamps have none (absl)",
     ),
     options=("year",),
+    check=checked(year=YEAR),
     notes=(
         "gpus counts devices, TPU chips too. While the batch ramps up, tokens are those in the loss. Without "
         "the configuration in the log tokens are rate x time x devices (rounded)."

@@ -15,6 +15,7 @@ from typing import Final
 from collectors._clock import short_us, stamp_us
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
+from collectors._options import YEAR, checked
 from collectors._process import (
     NAN,
     ROUNDED,
@@ -295,6 +296,7 @@ COLLECTOR: Final = Collector(
     ),
     needs=("source.year where the dates have none (since 2025)",),
     options=("year",),
+    check=checked(year=YEAR),
     notes=(
         "Tokens are steps x the batch of the line that starts training; a log without it has three digits of "
         "them (rounded). Parameters have three digits."

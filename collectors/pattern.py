@@ -18,11 +18,12 @@ import msgspec
 from collectors._aliases import FIELDS, plan
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader
-from collectors._odometer import STEP_TIMES, Memory, reading
+from collectors._odometer import Memory, reading
+from collectors._options import FIRST_STEP, RATE, STEP_TIME, checked, fault
 from collectors._patterns import Pattern, Unfit
 from collectors._process import begins, completed, ends, launched, process, resumed
 from collectors._text import clean, real, scaled, seconds_us, segments, whole
-from tracker.core.errors import nearest
+from tracker.core.errors import nearest, shown
 from tracker.core.records import Flag, Json, Kind, Reading, Record, Reject
 from tracker.interfaces import Collector, Context
 
@@ -180,10 +181,14 @@ def _texts(value: object) -> list[str]:
 def check(options: Mapping[str, Json]) -> Iterator[str]:
     """Yield what is wrong with the options; the examples must be read."""
     patterns = _texts(options.get("pattern"))
-    if not patterns:
+    for name in ("pattern", "examples"):
+        value = options.get(name)
+        if value is not None and not (isinstance(value, str) or _texts(value) == value):
+            yield fault(name, value, "a text, or a list of texts", f"Write {name} = '...', in single quotes")
+    if not patterns and not options.get("pattern"):
         yield "pattern: missing. Give a regular expression with a group for the step: it (?P<step>[0-9]+)"
     examples = _texts(options.get("examples"))
-    if not examples:
+    if not examples and not options.get("examples"):
         yield "examples: missing. Give at least one line of the log that pattern must match"
     yield from _check_values(options)
     good = True
@@ -197,10 +202,14 @@ def check(options: Mapping[str, Json]) -> Iterator[str]:
     for name, text in (events if isinstance(events, dict) else {}).items():
         if name not in EVENT_NAMES:
             hint = nearest(name, EVENT_NAMES)
-            yield f"events.{name}: expected one of {', '.join(EVENT_NAMES)}" + (f", {hint}" if hint else "")
+            hint = hint[:1].upper() + hint[1:]
+            yield fault(f"events.{shown(name)[1:-1]}", text, f"one of {', '.join(EVENT_NAMES)}", hint)
+            continue
+        if not isinstance(text, str):
+            yield fault(f"events.{name}", text, "a regular expression, as text")
             continue
         try:
-            Pattern(str(text))
+            Pattern(text)
         except Unfit as error:
             good = False
             yield f"events.{name} = {str(text)[:120]!r}: {error}"
@@ -225,18 +234,18 @@ def _check_groups(pattern: Pattern) -> Iterator[str]:
 
 
 def _check_values(options: Mapping[str, Json]) -> Iterator[str]:
+    for name, example in _TABLES.items():
+        if name in options and not isinstance(options[name], dict):
+            yield fault(name, options[name], "a table", f"Write {name} = {example}")
     units = options.get("units")
     for group, unit in (units if isinstance(units, dict) else {}).items():
         if unit not in _UNITS:
-            yield f"units.{group} = {unit!r}: expected one of {', '.join(_UNITS)}"
-    if (first := options.get("first_step")) not in (None, 0, 1):
-        yield f"first_step = {first!r}: expected 0 or 1, the number that the first step has in the log"
-    covers = options.get("step_time")
-    if covers is not None and covers not in STEP_TIMES:
-        yield f"step_time = {covers!r}: expected one of {', '.join(STEP_TIMES)}"
-    rate = options.get("rate")
-    if rate not in (None, "cluster", "device"):
-        yield f"rate = {rate!r}: expected cluster or device"
+            yield fault(f"units.{group}", unit, f"one of {', '.join(_UNITS)}")
+    yield from _SIMPLE(options)
+
+
+_TABLES: Final = {"units": '{ step_time = "ms" }', "events": "{ completed = 'Training done' }"}
+_SIMPLE: Final = checked(first_step=FIRST_STEP, step_time=STEP_TIME, rate=RATE)
 
 
 COLLECTOR: Final = Collector(

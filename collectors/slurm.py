@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from collectors._numbers import storable
+from collectors._options import between, checked, columns
 from collectors._sacct import Unusable, allocation
 from tracker.core.records import Record, Reject, SchedulerRow
 from tracker.interfaces import Collector, Context, Evidence
@@ -280,6 +281,7 @@ COLLECTOR: Final = Collector(
     kind="scheduler",
     knows=("allocation start and end", "gpus", "nodes", "state", "exit code"),
     options=("delimiter", "fields"),
+    check=checked(delimiter=between, fields=columns(("JobID", "JobIDRaw"), ("Start",))),
     notes=(
         "sacct prints local time without a zone: set the source's timezone. Use -D (--duplicates), else "
         "earlier runs of a requeued job are missing. End is start + elapsed."

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from collectors._aliases import plan
+from collectors._options import FIRST_STEP, checked
 from collectors._process import SAMPLE
 from collectors._tfevents import Damaged, Logged, frames, logged
 from tracker.core.records import (
@@ -173,12 +174,6 @@ def detect(head: bytes) -> Evidence | None:
 _VERSION: Final = b"brain.Event:"
 
 
-def _check(options: Mapping[str, Json]) -> Iterator[str]:
-    value = options.get("first_step")
-    if value not in (None, 0, 1):
-        yield f"first_step = {value!r}: expected 0 or 1, the number that the first step has in the file"
-
-
 COLLECTOR: Final = Collector(
     name="tensorboard",
     framework="TensorBoard event files (TensorFlow, torch SummaryWriter, tensorboardX)",
@@ -189,7 +184,7 @@ COLLECTOR: Final = Collector(
     knows=("time", "step", "attempts (a file each)", "step time and tokens where they are logged"),
     needs=("model.tokens_per_step", "hardware.gpus"),
     options=("first_step",),
-    check=_check,
+    check=checked(first_step=FIRST_STEP),
     notes=(
         "A step is any scalar of training; tags of validation and tags against samples or tokens are not. "
         "Where steps count from 0, set first_step = 0. Nothing tells how a process ended."

@@ -55,7 +55,7 @@ def test_a_sound_source_has_no_problem() -> None:
         pytest.param({"first_step": 2}, "first_step = 2: expected 0 or 1", id="no-base"),
         pytest.param({"step_time": "mean"}, "step_time = 'mean'", id="covers-nothing"),
         pytest.param({"rate": "all"}, "rate = 'all'", id="no-rate"),
-        pytest.param({"events": {"lunch": "x"}}, "did you mean 'launch'", id="no-event"),
+        pytest.param({"events": {"lunch": "x"}}, "Did you mean 'launch'", id="no-event"),
         pytest.param({"events": {"launch": "("}}, "events.launch = '('", id="no-event-expression"),
     ],
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from tracker.core.errors import TrackerError, nearest, shown
 from tracker.core.hardware import Peak, lookup, peak_flop_per_s, peak_given
 from tracker.core.plan import Plan, PlanFailures, PlannedConversion, PlanStage
 from tracker.core.prices import PriceStep
+from tracker.core.records import Json
 from tracker.core.settings import Hardware, Model, Reservation, Settings, SourceSettings
 from tracker.interfaces import Collector
 
@@ -276,10 +277,15 @@ class _Loader:
             if other not in options:
                 more = check.unknown_key(where, other, keys.SOURCE, options)
                 self.problems.append(more)
+        given = {key: plain_json(value) for key, value in others.items()}
         examine = known[name].check if name != "auto" else None
         if examine is not None:
-            given = {key: plain_json(value) for key, value in others.items()}
             self.problems += [f"{where}.{problem}" for problem in examine(given)]
+        elif name == "auto":
+            for key in given:
+                self.problems += [
+                    f"{where}.{problem}" for problem in _of_any(known.values(), key, given[key])
+                ]
 
     def report(self) -> Report | None:
         values, mail = self.one(keys.REPORT), self.one(keys.MAIL)
@@ -345,6 +351,15 @@ class _Loader:
             except RuntimeError:
                 self.problems.append(f"path = {shown(path)}: expected a known home folder after ~")
         return self.folder / plain
+
+
+def _of_any(collectors: Iterable[Collector], key: str, value: Json) -> list[str]:
+    """Return what is wrong with an option that no collector which has it would take so."""
+    found = []
+    for one in collectors:
+        if key in one.options and one.check is not None:
+            found.append([p for p in one.check({key: value}) if p.startswith((f"{key} ", f"{key}."))])
+    return found[0] if found and all(found) else []
 
 
 def _shifts(zone: dt.tzinfo) -> bool:
