@@ -149,6 +149,11 @@ def due(hit: Hit, total: int | None = None) -> bool:
     return soon(bar["last"], bar.get("kept"), total)
 
 
+def full(hit: Hit) -> bool:
+    """Tell whether the bar is at its end: of an epoch's bar no later state tells of the last steps."""
+    return hit.group("n") == hit.group("total")
+
+
 def soon(last: Sequence[int], kept: Sequence[int] | None, total: int | None = None) -> bool:
     """Tell the same of two states [step, s]: the latest, and the one that became a reading before it."""
     return kept is None or last[1] - kept[1] >= _EVERY_S or last[0] == total

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from collectors._bars import STATE, advances, due, in_epochs, told
+from collectors._bars import STATE, advances, due, full, in_epochs, told
 from collectors._bars import begins as draws
 from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
@@ -46,7 +46,7 @@ def _bar(hit: Hit) -> Iterator[Record]:
         return
     new = yield from advances(hit, _NAME, step, lambda: in_epochs(hit, epoch, s))
     nan = real(hit.group("loss")) is None
-    if new and (nan or due(hit)):
+    if new and (nan or full(hit) or due(hit)):
         yield from told(hit, flags=NAN if nan else 0)
 
 
