@@ -26,9 +26,9 @@ from collectors._process import (
     progress,
     resolution,
     resumed,
-    setting,
     settings,
 )
+from collectors._swift import Match, Memory, Swift, Taken
 from collectors._text import real, seconds_us, whole
 from tracker.core.records import Json, Kind, Reading, Record
 from tracker.interfaces import Collector, Evidence
@@ -44,22 +44,40 @@ def _iteration(hit: Hit) -> Iterator[Record]:
     if iteration is None or step is None or hit.number("ms") is None:
         yield hit.reject("torn iteration line")
         return
-    micro, gpus, batch = (setting(hit, name) for name in ("micro_batch_size", "gpus", "global_batch_size"))
-    exact = micro and gpus and batch and iteration * micro * gpus == step * batch
     at_us = hit.stamp_us()
-    reading = Reading(
-        hit.offset,
-        at_us,
-        step,
-        samples=step * batch if exact and batch else None,
-        batch=batch,
-        flags=resolution(at_us) | (NAN if real(loss) is None else 0),
-    )
+    reading = _step(hit.offset, at_us, iteration, step, real(loss) is None, process(hit))
     for record in progress(hit, reading):
         yield record
         saved = process(hit).pop("saved", None) if isinstance(record, Reading) else None
         if saved is not None:  # training went on: the file is written
             yield from durable(hit, saved)
+
+
+def _step(offset: int, at_us: int | None, iteration: int, step: int, nan: bool, one: Memory) -> Reading:
+    known = one.get("settings", {})
+    micro, gpus, batch = (known.get(name) for name in ("micro_batch_size", "gpus", "global_batch_size"))
+    exact = micro and gpus and batch and iteration * micro * gpus == step * batch
+    samples = step * batch if exact else None
+    return Reading(
+        offset, at_us, step, samples=samples, batch=batch, flags=resolution(at_us) | (NAN if nan else 0)
+    )
+
+
+def _taken(match: Match, _: int | None, offset: int, one: Memory) -> Taken | None:
+    """The same of a usual line."""
+    if "saved" in one:
+        return None
+    iteration, step = match.groups()
+    return _step(offset, None, int(iteration), int(step), False, one), {}
+
+
+_SWIFT: Final = Swift(
+    b"iter ",
+    rb"Epoch \d{1,9} \| ",
+    rb"iter (\d{1,15}) step (\d{1,15}) \| loss train: \d{1,9}\.\d{1,9}, val: [\w./]{1,24} \| "
+    rb"iter time: \d{1,9}\.\d{1,6} ms(?: \(step\))? remaining time: [\w:, ]{1,60}\n",
+    _taken,
+)
 
 
 # -- start -----------------------------------------------------------------------------------------------
@@ -190,6 +208,7 @@ READER: Final = Reader(
         *EVENTS,
     ),
     followers={_ARGUMENTS: _argument, **EVENT_FOLLOWERS},
+    hot=_SWIFT,
 )
 
 _OWN: Final = (

@@ -23,6 +23,7 @@ STEPS = {
     "internevo": rb"(?<=[ ,]step=)\d+",
     "levanter": rb'(?<="step": )\d+',
     "lingua": rb"(?<=- step: )\d+(?=  acc)",
+    "litgpt": rb"(?<= step )\d+(?= \| loss)",
     "llmc": rb"(?<=^step )[ \d]+(?=/\d+ \|)",
     "maxtext": rb"(?<=completed step: )\d+",
     "megatron_bridge": rb"(?<= iteration )[ \d]+(?=/)",
