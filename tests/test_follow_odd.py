@@ -79,6 +79,21 @@ def test_an_unreadable_file_keeps_no_other_waiting() -> None:
         assert world.settle() == BANNER + b"two\n"
 
 
+def test_a_copy_that_becomes_unreadable_stops_no_poll() -> None:
+    """What is to be stored about it cannot be looked up; that is tried once a poll."""
+    with nobody() as folder:
+        for age, (name, text) in enumerate((("a", BANNER), ("copy", BANNER), ("c", b"c\n"), ("d", b"d\n"))):
+            append(folder / f"{name}.log", text)
+            os.utime(folder / f"{name}.log", (age + 1, age + 1))
+        world = World(folder, max_open=2)
+        chunk = next(world.iterate())
+        assert chunk.cursor.copy
+        (folder / "copy.log").chmod(0)
+
+        assert world.settle() == BANNER + b"c\nd\n"
+        assert world.reasons() == {"copy.log": "permission denied"}
+
+
 def test_a_doubt_that_cannot_be_settled_keeps_no_other_waiting() -> None:
     """A file that was written anew and may not be read any more gives up its stream."""
     with nobody() as folder:

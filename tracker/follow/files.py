@@ -34,6 +34,8 @@ class Poll:
     left_bytes: int = 0
     short: bool = False
     """Whether something was left undone, for want of budget or because a name moved meanwhile."""
+    failed: set[int] = field(default_factory=set)
+    """Copies that could not be looked at: not again in this poll."""
     next_look_s: float | None = None
     """When a doubt of this poll can be settled, on the monotonic clock."""
 

@@ -26,6 +26,8 @@ NO_LIMIT: Final = 1 << 62
 _IDLE_S: Final = 60.0
 """After how long without a read a descriptor is let go."""
 _UNREADABLE_SHOWN: Final = 100
+_PASSES: Final = 100
+"""How often one poll follows a stream from copy to copy."""
 
 
 class Follower:
@@ -41,32 +43,32 @@ class Follower:
         *,
         root: Path,
         cursors: Iterable[Cursor] = (),
+        homes: Mapping[int, int] | None = None,
         rotated: bool = True,
         max_open: int = 64,
-        homes: Mapping[int, int] | None = None,
         second_look_s: float = 1.0,
         count_lines: bool = True,
     ) -> None:
         """Take globs relative to ``root`` and every cursor the store holds for them.
 
-        ``rotated``: also read ``train.log.1`` and its like where the pattern means ``train.log``.
-        ``second_look_s``: after how long a file that contradicts its cursor is believed.
         ``homes``: the number of the pattern that each stream belongs to. The file of a stream that
         has none is read on only where a pattern means it; without ``homes`` all are searched for.
+        ``rotated``: also read ``train.log.1`` and its like where the pattern means ``train.log``.
+        ``second_look_s``: after how long a file that contradicts its cursor is believed.
         ``count_lines``: keep ``Health.lines``, at a third of the reading time.
         """
         self._count_lines = count_lines
+        self._homes = homes
         self._counters = Counters()
         self._poll = Poll(second_look_s=second_look_s)
-        self._homes = homes
         self._pool = Pool(max_open, self._poll)
         self._census = Census(list(patterns), root, rotated=rotated, pool=self._pool)
         self._streams = Streams(cursors)
         self._settler = Settler(self._census, self._pool, self._streams, self._poll, self._counters)
         self._reader = Reader(self._pool, self._settler, self._poll)
+        self._bytes = self._lines = 0
         self._bytes_by_pattern = [0] * len(patterns)
         self._lines_by_pattern = [0] * len(patterns)
-        self._bytes = self._lines = 0
 
     def poll(
         self,
@@ -88,25 +90,28 @@ class Follower:
         poll.now_us, poll.final = now_us, final
         poll.now_s = now_us / 1e6 if now_s is None else now_s
         poll.left_bytes, poll.short, poll.next_look_s = max(max_bytes, 1), False, None
+        poll.failed.clear()
         for file in self._census.look(poll):
             self._settler.drop(file)
         if self._census.looks == 1:
             self._census.search(self._streams.all_orphans(), self._homes, poll)
-        while True:
+        for _ in range(_PASSES):
             yield from self._settler.settle()
             yield from self._read_all()
             if not self._settler.follow_copies():
                 break
+        else:
+            poll.short = True
         self._pool.close_idle(poll.now_s - _IDLE_S)
+
+    def stop(self) -> None:
+        """End the poll under way after the present chunk, as where ``max_bytes`` is used up."""
+        self._poll.left_bytes, self._poll.short = 0, True
 
     @property
     def caught_up(self) -> bool:
         """Whether the last poll left nothing undone that the next one can do at once."""
         return not self._poll.short
-
-    def stop(self) -> None:
-        """End the poll under way after the present chunk, as where ``max_bytes`` is used up."""
-        self._poll.left_bytes, self._poll.short = 0, True
 
     @property
     def next_look_s(self) -> float | None:

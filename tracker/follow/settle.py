@@ -84,7 +84,7 @@ class Settler:
             file.alias_due = file.alias_due or self._covered(file) > (
                 file.alias.covered if file.alias is not None else 0
             )
-        due = [file for file in self.copies if file.alias_due]
+        due = [f for f in self.copies if f.alias_due and id(f) not in self._poll.failed]
         self._awake.update(due)
         return bool(due) or before != (self._counters.rotations, len(self.copies))
 
@@ -427,6 +427,7 @@ class Settler:
             alias.covered, alias.original = self._covered(file), original.stream_id
         except (OSError, Unreadable) as error:
             self.trouble(file, error)
+            self._poll.failed.add(id(file))
             return
         file.alias = alias
         yield Chunk(cursor=alias, offset=alias.offset, data=b"", pattern=file.found_by)
