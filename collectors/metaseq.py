@@ -285,7 +285,7 @@ READER: Final = Reader(
         ),
         rule(b"distributed init (", rb"distributed init \(rank \d{1,7}\): ", _initialised),
         rule(b"tokens_per_sample", rb"\btokens_per_sample['\"]?[=:] ?\d", _arguments),
-        rule(b"(GPUs/TPUs)", rb"training on (\d{1,7}) devices \(GPUs/TPUs\)", _devices),
+        rule(b"training on ", rb"training on (\d{1,7}) (?:devices \(GPUs/TPUs\)|GPUs$)", _devices),
         rule(b"num. model params: ", rb"num\. (?:shared )?model params: ([\d,]{1,26})\b", _parameters),
         rule(
             b"oaded checkpoint ",
@@ -320,6 +320,7 @@ _OWN: Final = (
     (95, rb"\| INFO \| (?:metaseq|fairseq)[\w.]{0,60} \| ", "loggers of metaseq or fairseq"),
     (93, rb"(?m)^\| epoch \d{1,9}: {1,9}\d{1,12} / \d{1,12} loss=", "`| epoch 001: n / m loss=`"),
     (90, rb"training on \d{1,7} devices \(GPUs/TPUs\)", "`training on N devices`"),
+    (90, rb"(?m)^\| training on \d{1,7} GPUs$", "`| training on N GPUs`"),
 )
 
 
