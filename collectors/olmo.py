@@ -1,9 +1,9 @@
 """OLMo logs (2023-25): `[step=2/739328,epoch=0]`, then a metric a line: `    throughput/total_tokens=4,194`.
 
-Pure. A record is known when its rates have come, or its tokens where the rates' window is empty: after the
-first step, a save or an evaluation. Traps: the rates are means over a rolling window, so windows are taken
-from stamps; "Training complete" is printed after a cancelled run too; the checkpoint that is saved and loaded
-before training proves the disk, not progress.
+Pure. A record is known when its rates have come; or its tokens, where the process has printed no rates yet or
+their window is empty: after the first step, a save or an evaluation. Traps: the rates are means over a rolling
+window, so windows are taken from stamps; "Training complete" is printed after a cancelled run too; the
+checkpoint that is saved and loaded before training proves the disk, not progress.
 """
 
 from __future__ import annotations
@@ -80,17 +80,18 @@ def _reading(
 
 
 def _tokens(hit: Hit) -> Iterator[Record]:
-    """All tokens of all attempts, exactly."""
+    """All tokens of all attempts, exactly. No record, maybe the last, waits for rates that may never come."""
     one = process(hit)
     record: dict[str, Any] | None = one.get(_RECORD)
     if record is None:
         return
     record["tokens"] = hit.count(1)
-    if one.get("empty", True):
+    if one.get("empty", True) or not one.get("rated"):
         yield from _closed(hit)
 
 
 def _rate(hit: Hit) -> Iterator[Record]:
+    process(hit)["rated"] = True
     return _closed(hit, _time_us(hit.group(1)))
 
 
@@ -110,6 +111,8 @@ def _taken(found: Match, at_us: int | None, offset: int, one: Memory) -> Taken |
     step, target, _, loss, _, tokens, _, rate = found.groups()
     known = one.get("settings", {}).get("target_steps")
     if one.get(_RECORD) is not None or one.get("empty", True) or known != int(target):
+        return None
+    if not one.get("rated"):
         return None
     flags = resolution(at_us) | (NAN if real(loss) is None else 0)
     record = {"step": int(step), "at": at_us, "flags": flags, "tokens": whole(tokens)}
