@@ -1,9 +1,9 @@
 """OLMo logs (2023-25): `[step=2/739328,epoch=0]`, then a metric a line: `    throughput/total_tokens=4,194`.
 
 Pure. A record is known when its rates have come; or its tokens, where the process has printed no rates yet or
-their window is empty: after the first step, a save or an evaluation. Traps: the rates are means over a rolling
-window, so windows are taken from stamps; "Training complete" is printed after a cancelled run too; the
-checkpoint that is saved and loaded before training proves the disk, not progress.
+their window is empty: after the first step, a save or an evaluation. Traps: the rates are means over a
+rolling window, so windows are taken from stamps; "Training complete" is printed after a cancelled run too;
+the checkpoint that is saved and loaded before training proves the disk, not progress.
 """
 
 from __future__ import annotations
