@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.test_sidecar import CONFIG, line, write
+from tracker import doctor
 from tracker.cli import root
 from tracker.core.ledger import BUCKETS
 
@@ -232,6 +233,66 @@ def test_what_is_wrong_is_found(
     people = call("check")
     assert people.exit_code == 1
     assert "WRONG" in people.output
+
+
+def test_a_copied_file_is_nothing_wrong(call: Callable[..., Result], tmp_path: Path) -> None:
+    """It is told as what it is, and read once."""
+    write(tmp_path / "a.log", range(1, 101))
+    call("ingest")
+    (tmp_path / "b.log").write_bytes((tmp_path / "a.log").read_bytes())
+    call("ingest")
+    done = call("check", "--json")
+
+    assert done.exit_code == 0, done.output
+    said = [text for level, about, text in findings(done) if (level, about) == ("ok", "source 1")]
+    assert "b.log: a copy of what is read from another file, not read twice" in said
+    assert "100 readings" in done.output
+
+
+def test_an_unrecognised_file_is_named_once(call: Callable[..., Result], tmp_path: Path) -> None:
+    """By its content now; the store's word counts only for files that were not looked at."""
+    write(tmp_path / "train.log", range(1, 101))
+    (tmp_path / "z.log").write_text("hello\n" * 9)
+    call("ingest")
+    done = call("check", "--json")
+
+    wrong = [text for level, _, text in findings(done) if level == "wrong"]
+    assert len(wrong) == 1
+    assert wrong[0].startswith("z.log: no collector")
+
+
+def test_the_store_names_an_unrecognised_file_that_was_not_looked_at(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With why, in words for people."""
+    (tmp_path / "z.log").write_text("hello\n" * 9)
+    os.utime(tmp_path / "z.log", (1_750_000_000, 1_750_000_000))
+    write(tmp_path / "train.log", range(1, 101))
+    call("ingest")
+    monkeypatch.setattr(doctor, "FILES_TRIED", 1)
+    done = call("check", "--json")
+
+    wrong = [text for level, _, text in findings(done) if level == "wrong"]
+    assert len(wrong) == 1
+    assert wrong[0].startswith("z.log: no collector")
+
+
+def test_what_others_can_reach_and_what_is_not_built_is_noted(
+    call: Callable[..., Result], tmp_path: Path
+) -> None:
+    """A note, not a fault: both are allowed."""
+    write(tmp_path / "train.log", range(1, 11))
+    open_to_all = CONFIG.replace("127.0.0.1:0", "0.0.0.0:0")
+    assert open_to_all != CONFIG
+    (tmp_path / "run.toml").write_text(open_to_all + "[report]\ndirectory = '.'\n")
+    done = call("check", "--json")
+
+    assert done.exit_code == 0
+    notes = [(about, text) for level, about, text in findings(done) if level == "note"]
+    assert any(
+        w == "config" and "without encryption or password" in t and "'0.0.0.0:0'" in t for w, t in notes
+    )
+    assert any(w == "report" and t.startswith("not built yet") for w, t in notes)
 
 
 def test_a_port_in_use_is_found(call: Callable[..., Result], tmp_path: Path) -> None:

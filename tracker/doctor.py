@@ -17,7 +17,7 @@ from tracker import trial
 from tracker.commands import Command
 from tracker.config import Config, Source
 from tracker.core.errors import TrackerError, shown
-from tracker.follow.glob import Pattern, Scan
+from tracker.follow.glob import Pattern, Scan, unrotated
 from tracker.interfaces import Clock
 from tracker.serve import ListenError, Response, Server
 from tracker.store import Reader, running, stored_version
@@ -50,11 +50,16 @@ def look(config: Config, *, clock: Clock, recognise: Recognise) -> Iterator[Find
     yield from _clock(clock)
     if not config.sources:
         yield Finding("wrong", "sources", 'no [[source]]: nothing is read. Add one: path = "logs/*.log"')
+    looked_at: set[tuple[int, str]] = set()
     for source in config.sources:
         about = f"source {source.number}"
-        found = _command(source) if source.command is not None else _files(source, config, clock, recognise)
+        found = (
+            _command(source)
+            if source.command is not None
+            else _files(source, config, clock, recognise, looked_at)
+        )
         yield from (Finding(level, about, text) for level, text in found)
-    yield from _store(config)
+    yield from _store(config, looked_at)
     yield from _port(config, clock)
     yield from _report(config)
 
@@ -102,7 +107,9 @@ def _command(source: Source) -> Said:
         yield "ok", f"{source.shown}: {len(answer.output):,} bytes"
 
 
-def _files(source: Source, config: Config, clock: Clock, recognise: Recognise) -> Said:
+def _files(
+    source: Source, config: Config, clock: Clock, recognise: Recognise, looked_at: set[tuple[int, str]]
+) -> Said:
     assert source.pattern is not None
     scan = Scan()
     found = list(Pattern(source.pattern, config.folder).files(scan))
@@ -116,7 +123,9 @@ def _files(source: Source, config: Config, clock: Clock, recognise: Recognise) -
     yield "ok", f"{source.shown}: {len(found):,} files, {size:,} bytes"
     if found[0][1].st_mtime_ns // 1000 > clock.now_us() + _FUTURE_US:
         yield "note", f"{os.fsdecode(found[0][0])} was changed in the future: two clocks disagree"
-    yield from _formats(source, [Path(os.fsdecode(path)) for path, _ in found[:FILES_TRIED]], recognise)
+    newest = [Path(os.fsdecode(path)) for path, _ in found[:FILES_TRIED]]
+    looked_at |= {(source.number, _plain(path.name)) for path in newest}
+    yield from _formats(source, newest, recognise)
 
 
 def _formats(source: Source, paths: list[Path], recognise: Recognise) -> Said:
@@ -138,11 +147,20 @@ def _formats(source: Source, paths: list[Path], recognise: Recognise) -> Said:
             else:
                 kinds.setdefault(why, []).append(path.name)
     for why, names in kinds.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield "ok", f"{', '.join(names[:3])}{more}: {why}"
+        yield "ok", f"{_listed(names)}: {why}"
 
 
-def _store(config: Config) -> Iterator[Finding]:
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
+
+
+def _plain(name: str) -> str:
+    """Return a file's name without what rotation added, as the store has it."""
+    return unrotated(os.fsencode(name)).decode("utf-8", "replace")
+
+
+def _store(config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:
     place, about = config.store, "store"
     try:
         version = stored_version(place)
@@ -167,10 +185,11 @@ def _store(config: Config) -> Iterator[Finding]:
     if not version:
         yield Finding("ok", about, f"{place} does not exist yet: `tracker ingest` or `tracker run` makes it")
         return
-    yield from _stored(place)
+    yield from _stored(config, looked_at)
 
 
-def _stored(place: Path) -> Iterator[Finding]:
+def _stored(config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:
+    place = config.store
     about = "store"
     owner = running(place)
     if owner is not None:
@@ -184,16 +203,30 @@ def _stored(place: Path) -> Iterator[Finding]:
             rows = info.rows.get("reading", 0)
             yield Finding("ok", about, f"{place}: whole, {info.file_bytes:,} bytes, {rows:,} readings")
         with Reader(place) as reader:
-            yield from _held(reader)
+            yield from _held(reader, config, looked_at)
     except TrackerError as error:
         yield Finding("wrong", about, str(error))
 
 
-def _held(reader: Reader) -> Iterator[Finding]:
-    for report in reader.reports():
-        if report.collector is None:
-            why = "; ".join(str(text) for text in report.evidence) or "not recognised yet"
-            yield Finding("wrong", f"source {report.source + 1}", f"{report.file_name}: {why}")
+def _held(reader: Reader, config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:
+    guessing = {source.number for source in config.sources if source.collector == "auto"}
+    copies: dict[int, list[str]] = {}
+    reports = reader.reports()
+    read = {(report.source, report.file_name) for report in reports if report.collector is not None}
+    for report in reports:
+        number = report.source + 1
+        if report.kind == "copy":
+            if number <= len(config.sources) and (report.source, report.file_name) not in read:
+                copies.setdefault(number, []).append(report.file_name)
+        elif report.collector is None and number in guessing and (number, report.file_name) not in looked_at:
+            why = report.evidence.get("why") or "not recognised yet"
+            yield Finding("wrong", f"source {number}", f"{report.file_name}: {why}")
+    for number, names in copies.items():
+        yield Finding(
+            "ok",
+            f"source {number}",
+            f"{_listed(names)}: a copy of what is read from another file, not read twice",
+        )
     counts = reader.reject_counts()
     if counts:
         parts = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
@@ -225,13 +258,14 @@ def _report(config: Config) -> Iterator[Finding]:
     report = config.report
     if report is None:
         return
+    yield Finding("note", "report", "not built yet: this version checks [report], and writes and mails none")
     folder = report.directory if report.directory.exists() else report.directory.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         yield Finding(
             "wrong", "report", f"{report.directory} cannot be written. Create it, or change report.directory"
         )
     else:
-        yield Finding("ok", "report", f"goes to {report.directory}")
+        yield Finding("ok", "report", f"{report.directory} can be written")
     mail = report.mail
     if mail is None or mail.password_file is None:
         return
