@@ -148,8 +148,13 @@ def test_a_short_name_with_several_peaks_is_asked_back() -> None:
 
 def test_a_precision_the_device_lacks_is_an_error_with_the_known_ones() -> None:
     """An A100 has no FP8."""
-    with pytest.raises(UnknownPrecision, match=r"a100-sxm at precision 'fp8' \(known for it: bf16, fp16"):
+    with pytest.raises(
+        UnknownPrecision, match=r"a100-sxm at precision 'fp8' \(known for it: bf16, fp16"
+    ) as told:
         peak_flop_per_s("a100", "fp8")
+    assert "did you mean" not in str(told.value).lower()  # it is spelt right, and there is no such peak
+    with pytest.raises(UnknownPrecision, match="Did you mean 'fp8'"):
+        peak_flop_per_s("h100-sxm", "fp9")
 
 
 def test_a_misspelt_precision_is_an_error_with_the_nearest() -> None:

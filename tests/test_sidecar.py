@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.test_exporter import FULL
 from tracker.answers import DEAD_AFTER_S, Answers
 from tracker.config import Config, parse
+from tracker.config.kinds import LISTEN
 from tracker.core.facts import Facts
 from tracker.core.records import Reading
 from tracker.core.snapshot import Snapshot
@@ -323,6 +324,28 @@ def test_what_makes_a_start_impossible_is_said(
     assert running.process.wait(20) == 1
     assert words in running.said
     assert "Traceback" not in running.said
+
+
+@pytest.mark.parametrize(
+    ("place", "warned"),
+    [
+        pytest.param("0.0.0.0:0", True, id="everywhere"),
+        pytest.param("127.0.0.1:0", False, id="this-machine"),
+    ],
+)
+def test_listening_for_others_is_warned_of(
+    place: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether the config or the command line said so: there is no TLS and no login."""
+    config = a_config()
+    config = replace(config, serve=replace(config.serve, listen=LISTEN.read("listen", place)))
+    Sidecar(
+        config, clock=Hands(1), exporter=Exporter(version="0"), render=lambda *_: "",
+        open_work=lambda: Stub([(False, "")]),
+    ).run()  # fmt: skip
+
+    said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert any("without encryption or password" in text for text in said) is warned
 
 
 def test_a_port_in_use_is_said(folder: Path, start: Callable[..., Running]) -> None:

@@ -132,7 +132,8 @@ def test_steps_from_zero_are_the_users_word() -> None:
     assert [one.step for one in readings(parsed(body, first_step=0))] == [1, 2]
     assert tensorboard.COLLECTOR.check is not None
     assert list(tensorboard.COLLECTOR.check({"first_step": 2})) == [
-        "first_step = 2: expected 0 or 1, the number that the first step has in the file. Write first_step = 0"
+        "first_step = 2: expected 0 or 1, the number that the first step has in the file. "
+        "Write first_step = 0"
     ]
 
 

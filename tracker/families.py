@@ -282,7 +282,7 @@ FAMILIES: Final = (
     Family("tracker_wal_bytes", "gauge", "Size of the store's write-ahead log.", _own(lambda v: v.wal_bytes)),
     Family("tracker_job_last_success_timestamp_seconds", "gauge", "When a periodic job last succeeded.",
            _own_by(lambda v: [((j.name,), _seconds(j.last_success_us)) for j in v.jobs]), ("job_name",),
-           "see docs/operations"),
+           "checkpoint: keeps the store's write-ahead log short"),
     Family("tracker_job_duration_seconds", "gauge", "How long a periodic job last took.",
            _own_by(lambda v: [((j.name,), j.last_duration_s) for j in v.jobs]), ("job_name",), "likewise"),
     Family("tracker_job_failures_total", "counter", "Runs of a periodic job that failed.",

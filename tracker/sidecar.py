@@ -176,6 +176,8 @@ class Sidecar:
         self._server.start()
         try:
             _log.info("listening on http://%s/", self._server.listen)
+            if not self._server.listen.is_loopback:
+                _log.warning("listening on %s", self._server.listen.exposure)
             self._work = self._open_work()
             self._jobs.start()
             notify("READY=1")

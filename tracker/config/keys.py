@@ -201,8 +201,11 @@ SOURCE: Final = Section(
         Key("collector", kinds.TEXT, "A name from `tracker collectors`, or auto.", "auto", '"auto"'),
         Key("path", kinds.PATH, "File or glob (`*`, `?`, `[...]`, `**`). New files are picked up, rotation "
             "is followed.", "(path or command)", '"logs/*.log"'),
-        Key("command", kinds.COMMAND, "Program whose output is read, instead of a path.",
-            "(path or command)", '["sacct", "--parsable2", "--name", "pretrain"]'),
+        Key("command", kinds.COMMAND, "Program whose output is read, instead of a path. sacct needs "
+            "`--duplicates` (`-D`): a requeued job keeps its id, and without it only its last run is listed; "
+            "and `--starttime`, the run's first day: without it sacct begins at midnight.",
+            "(path or command)",
+            '["sacct", "--parsable2", "--duplicates", "--name", "pretrain", "--starttime", "2026-01-05"]'),
         Key("interval_s", kinds.SECONDS, "Seconds between two runs of the command.", "60", "60"),
         Key("timeout_s", kinds.SECONDS, "Seconds after which the command is ended.", "30", "30"),
         Key("started_at", kinds.MOMENT, "When its run began; only where the log carries no clock.",
@@ -243,7 +246,8 @@ STORE: Final = Section(
 
 SERVE: Final = Section(
     name="serve",
-    doc="The HTTP server of `tracker run`.",
+    doc="The HTTP server of `tracker run`. It has neither TLS nor a login yet: leave it on this machine, or "
+    "put a proxy in front.",
     keys=(
         Key("listen", kinds.LISTEN, "Address and port; port 0 takes a free one.", "127.0.0.1:9109",
             '"127.0.0.1:9109"'),
@@ -253,7 +257,7 @@ SERVE: Final = Section(
 
 REPORT: Final = Section(
     name="report",
-    doc="The daily report. Without this table none is made on its own.",
+    doc="The daily report. Not built yet: the table is checked, and this version writes no report.",
     keys=(
         Key("at", kinds.TIME_OF_DAY, "When it is due.", "07:00", '"07:00"'),
         Key("timezone", kinds.ZONE, "Zone of `at` and of the dates in it.", "run.timezone",
@@ -264,7 +268,7 @@ REPORT: Final = Section(
 
 MAIL: Final = Section(
     name="report.mail",
-    doc="Whom the report is mailed to, and how. Without this table nothing is mailed.",
+    doc="Whom the report is mailed to, and how. Not built yet: the table is checked, and nothing is mailed.",
     keys=(
         Key("host", kinds.TEXT, "Mail server.", example='"smtp.example.org"', needed=True),
         Key("port", kinds.PORT, "Its port.", "587 (starttls), 465 (implicit), 25 (none)", "587"),

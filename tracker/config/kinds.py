@@ -14,7 +14,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from tracker.core import _checks
-from tracker.core.errors import InvalidValue, nearest
+from tracker.core.errors import InvalidValue, nearest, shown
 from tracker.core.hardware import canonical_precision
 from tracker.core.records import EARLIEST_US, LATEST_US
 
@@ -47,6 +47,17 @@ class Listen:
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+
+    @property
+    def exposure(self) -> str:
+        """What is to be said of an address that other machines can reach; empty for a loopback one."""
+        if self.is_loopback:
+            return ""
+        return (
+            f"{shown(str(self))}: other machines can read this run's numbers and the log lines shown with "
+            "them, without encryption or password: this version has neither TLS nor a login. 127.0.0.1 keeps "
+            "them on this machine; a proxy in front of that can add both"
+        )
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -262,7 +273,9 @@ def _parameters(name: str, value: object) -> float:
     if number < 1_000:
         raise InvalidValue(name, value, expected, f"In billions? Write {number:g}e9")
     if number > 1e18:
-        raise InvalidValue(name, value, expected)
+        raise InvalidValue(
+            name, value, f"{expected}, and at most 1e18", "Count parameters, not FLOP or bytes"
+        )
     return number
 
 
@@ -272,7 +285,7 @@ def _tokens(name: str, value: object) -> float:
     if number < 1_000:
         raise InvalidValue(name, value, expected, f"In trillions? Write {number:g}e12")
     if number > 1e20:
-        raise InvalidValue(name, value, expected)
+        raise InvalidValue(name, value, f"{expected}, and at most 1e20", "Count tokens, not FLOP or bytes")
     return number
 
 

@@ -331,10 +331,7 @@ class _Loader:
             self.warnings.append('[reservation] is not used: run.billing is "attempt", not "reservation"')
         listen = serve.get("listen")
         if listen is not None and not listen.is_loopback:
-            self.warnings.append(
-                f"serve.listen = {shown(str(listen))}: other machines can read this run's numbers, without "
-                "encryption or password; 127.0.0.1 keeps them on this one"
-            )
+            self.warnings.append(f"serve.listen = {listen.exposure}")
 
     def us(self, moment: dt.datetime | None) -> int | None:
         return to_us(in_zone(moment, self.zone)) if moment is not None else None
