@@ -67,7 +67,7 @@ def batch(stream_id: int, *, offset: int = 10**9, **changes: Any) -> StreamBatch
     })
 
 
-def dump(path: Path, *, without: frozenset[str] = frozenset({"seen_us"})) -> dict[str, list[tuple[Any, ...]]]:
+def dump(path: Path, *, without: frozenset[str] = frozenset({"seen_us", "first_size"})) -> dict[str, list[tuple[Any, ...]]]:
     """Return every row of a store as Python values, save columns that only tell when we looked."""
     with Store.open_reader(path) as reader:
         connection = reader._connection

@@ -7,7 +7,7 @@ is read again from its start. The same happens when the collector's version, its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -49,6 +49,7 @@ class Logs:
         *,
         root: Path,
         stored: Iterable[StoredStream],
+        skip: Collection[Path] = (),
     ) -> None:
         self._plans = tuple(plan for plan in plans if plan.followed)
         self._all = {plan.index: plan for plan in plans}
@@ -91,6 +92,7 @@ class Logs:
             cursors=cursors,
             homes=homes,
             count_lines=False,
+            skip=skip,
         )
 
     def _remember(self, stream: StoredStream, cursor: Cursor) -> None:
@@ -223,6 +225,7 @@ class Logs:
             file_name=name,
             written_us=min(cursor.mtime_us, cursor.first_seen_us),
             seen_us=cursor.first_seen_us,
+            first_size=cursor.length_seen or cursor.size_seen,
         )
         batch = self._batch(live, chunk, parsed=0, new=new)
         if not cursor.copy:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tracker.store.batch import Changes, Mark, NewStream, StoredStream, StreamBatch, StreamChange
 from tracker.store.connection import Journal
 from tracker.store.forecasts import keep_forecast
-from tracker.store.lock import WAIT_S, Owner, RunLock, running
+from tracker.store.lock import WAIT_S, Owner, RunLock, own_files, running
 from tracker.store.reader import Reader, Rejected, StreamReport
 from tracker.store.schema import SCHEMA_VERSION, migrate_in_child, stored_version
 from tracker.store.writer import Writer
@@ -50,6 +50,7 @@ __all__ = [
     "Writer",
     "keep_forecast",
     "migrate_in_child",
+    "own_files",
     "running",
     "stored_version",
 ]

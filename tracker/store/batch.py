@@ -32,6 +32,8 @@ class NewStream:
     """The file's modification time, or its arrival where that is earlier. Never revised."""
     seen_us: int
     """Its arrival. Never revised."""
+    first_size: int = 0
+    """Bytes that it held then, after decompression: `written_us` is their moment. Never revised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,9 +70,10 @@ _UPDATE_STREAM = """
 """
 _INSERT_STREAM = """
     INSERT INTO stream (stream_id, source, kind, collector, parser_version, evidence, identity, file_name,
-                        written_us, seen_us, position, offset, context, revision, reset_revision)
+                        written_us, seen_us, first_size, position, offset, context, revision,
+                        reset_revision)
     VALUES (:stream_id, :source, :kind, :collector, :parser_version, '{}', :identity, :file_name,
-            :written_us, :seen_us, '{}', 0, '{}', :revision, :revision)
+            :written_us, :seen_us, :first_size, '{}', 0, '{}', :revision, :revision)
 """
 
 
@@ -167,6 +168,7 @@ def _insert_stream(connection: sqlite3.Connection, stream_id: int, stream: NewSt
             "identity": rows.clean(stream.identity),
             "file_name": rows.clean(stream.file_name),
             "written_us": stream.written_us,
+            "first_size": stream.first_size,
             "seen_us": stream.seen_us,
             "revision": revision,
         },

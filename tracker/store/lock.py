@@ -157,6 +157,12 @@ def _owner(text: bytes) -> Owner:
         return Owner(pid=0, host="?", started_at="?")
 
 
+def own_files(database: Path) -> tuple[Path, ...]:
+    """Return the files that a store consists of while it is used, there or not."""
+    tails = ("", "-wal", "-shm", "-journal", ".lock", ".running")
+    return tuple(database.with_name(database.name + tail) for tail in tails)
+
+
 def _run_path(database: Path) -> Path:
     return database.with_name(database.name + ".running")
 

@@ -156,7 +156,8 @@ class Reader:
                 segments.setdefault(stream_id, []).append(Segment.from_json(json.loads(body)))
             found = self._all(
                 """
-                SELECT stream_id, identity, source, collector, parser_version, file_name, written_us
+                SELECT stream_id, identity, source, collector, parser_version, file_name, written_us,
+                       first_size
                   FROM stream
                  WHERE readings + events > 0 AND collector IS NOT NULL
                 """
@@ -170,6 +171,7 @@ class Reader:
                 parser_version=row[4],
                 file_name=row[5],
                 written_us=row[6],
+                first_size=row[7],
                 segments=tuple(segments.get(row[0], ())),
             )
             for row in found

@@ -26,6 +26,7 @@ CREATE TABLE stream (
     file_name       TEXT NOT NULL,
     written_us      INTEGER NOT NULL,
     seen_us         INTEGER NOT NULL,
+    first_size      INTEGER NOT NULL DEFAULT 0 CHECK (first_size >= 0),
     position        TEXT NOT NULL,
     offset          INTEGER NOT NULL CHECK (offset >= 0),
     context         TEXT NOT NULL,
