@@ -67,7 +67,10 @@ def batch(stream_id: int, *, offset: int = 10**9, **changes: Any) -> StreamBatch
     })
 
 
-def dump(path: Path, *, without: frozenset[str] = frozenset({"seen_us", "first_size"})) -> dict[str, list[tuple[Any, ...]]]:
+ARRIVAL = frozenset({"seen_us", "first_size"})
+
+
+def dump(path: Path, *, without: frozenset[str] = ARRIVAL) -> dict[str, list[tuple[Any, ...]]]:
     """Return every row of a store as Python values, save columns that only tell when we looked."""
     with Store.open_reader(path) as reader:
         connection = reader._connection

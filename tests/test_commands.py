@@ -39,7 +39,9 @@ def test_what_it_prints_is_the_answer() -> None:
         pytest.param("import sys; print('partial'); sys.exit('slurmdbd is down')",
                      "ended with status 1: slurmdbd is down", id="failed-with-words"),
         pytest.param("raise SystemExit(3)", "ended with status 3: it said nothing", id="failed-silently"),
-        pytest.param("import os; os.kill(os.getpid(), 9)", "ended with status -9: it said nothing", id="killed"),
+        pytest.param(
+            "import os; os.kill(os.getpid(), 9)", "ended with status -9: it said nothing", id="killed"
+        ),
         pytest.param("import sys\nfor _ in range(4000): sys.stdout.write('y' * 1000)",
                      "printed more than 1,048,576 bytes and was ended", id="talks-without-end"),
     ],

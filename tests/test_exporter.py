@@ -82,7 +82,8 @@ def attempt(number: int = 1) -> AttemptLine:
 
 def stop(number: int, kind: str, cause: str) -> Interruption:
     return Interruption(
-        number=number, attempt=min(number, 2), at_us=NOON_US, kind=kind, cause=cause, evidence="", confidence=1.0,
+        number=number, attempt=min(number, 2), at_us=NOON_US, kind=kind, cause=cause,
+        evidence="", confidence=1.0,
         detect_s=None, restart_s=None, redo_steps=0, redo_gpu_hours=None, manual=None,
     )  # fmt: skip
 
