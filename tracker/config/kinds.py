@@ -181,7 +181,7 @@ def _listen(name: str, value: object) -> Listen:
 
 
 def _command(name: str, value: object) -> tuple[str, ...]:
-    expected = 'a list of texts, such as ["sacct", "--parsable2", "--jobs", "4711"]'
+    expected = 'a list of texts, such as ["sacct", "--parsable2", "--duplicates", "--jobs", "4711"]'
     if isinstance(value, str):
         raise InvalidValue(name, value, expected, "It is started without a shell: one text for each word")
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
