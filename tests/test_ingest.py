@@ -99,6 +99,29 @@ def test_an_unterminated_line_waits_and_final_takes_it(tmp_path: Path) -> None:
     assert steps(there.store) == [10, 20, 30, 40, 50]
 
 
+@pytest.mark.parametrize("pattern", ["*", "**"])
+def test_the_widest_pattern_leaves_out_the_store_and_the_config(tmp_path: Path, pattern: str) -> None:
+    """Neither is a log: not even unrecognised; nothing is left to read, however often the store grows."""
+    there = world(tmp_path, source(pattern=pattern))
+    there.write("train.log", log(10, 50))
+    config = tmp_path / "run.toml"
+    config.write_text("[run]")
+    there.open()
+    assert there.writer is not None
+    reading = Ingest(
+        there.sources, BY_NAME, collectors.detect, there.writer, there.clock, root=tmp_path, skip=[config]
+    )
+
+    for _ in range(2):
+        reading.once(final=True)
+        health = reading.health()
+
+        assert (health.files, health.unrecognised, health.lag_bytes) == (1, (), 0)
+    reading.close()
+    there.close()
+    assert steps(there.store) == [10, 20, 30, 40, 50]
+
+
 def test_a_growing_log_is_read_on_by_the_sidecar(tmp_path: Path) -> None:
     """Late files, growth and renames, in one process and over a restart."""
     there = world(tmp_path)

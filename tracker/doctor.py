@@ -20,7 +20,7 @@ from tracker.core.errors import TrackerError, shown
 from tracker.follow.glob import Pattern, Scan, unrotated
 from tracker.interfaces import Clock
 from tracker.serve import ListenError, Response, Server
-from tracker.store import Reader, running, stored_version
+from tracker.store import Reader, own_files, running, stored_version
 from tracker.store import filesystem as disks
 from tracker.store import health as store_health
 
@@ -112,7 +112,8 @@ def _files(
 ) -> Said:
     assert source.pattern is not None
     scan = Scan()
-    found = list(Pattern(source.pattern, config.folder).files(scan))
+    skip = (config.path, *own_files(config.store))
+    found = list(Pattern(source.pattern, config.folder, skip=skip).files(scan))
     for path, reason in sorted(scan.problems.items()):
         yield "wrong", f"{os.fsdecode(path)}: {reason}"
     if not found:

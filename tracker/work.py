@@ -66,7 +66,13 @@ class OpenWork:
             collectors, detect = self._formats()
             config = self._config
             self._ingest = Ingest(
-                config.sources, collectors, detect, self._writer, self._clock, root=config.folder
+                config.sources,
+                collectors,
+                detect,
+                self._writer,
+                self._clock,
+                root=config.folder,
+                skip=(config.path,),
             )
             self._opened.callback(self._ingest.close)
         return self._ingest

@@ -42,7 +42,7 @@ def ingest(config: Path, final: bool, as_json: bool) -> None:
     if as_json:
         print_json(_document(health, troubles))
     else:
-        _show(health, troubles)
+        _show(health, troubles, final=final)
     if any(wrong for wrong, _ in troubles):
         raise click.exceptions.Exit(1)
 
@@ -71,7 +71,7 @@ def _document(health: IngestHealth, troubles: list[tuple[bool, str]]) -> dict[st
     }
 
 
-def _show(health: IngestHealth, troubles: list[tuple[bool, str]]) -> None:
+def _show(health: IngestHealth, troubles: list[tuple[bool, str]], *, final: bool) -> None:
     from reports.numbers import count, size
     from tracker.cli._output import talk
 
@@ -83,6 +83,7 @@ def _show(health: IngestHealth, troubles: list[tuple[bool, str]]) -> None:
         parts = ", ".join(f"{number:,} {reason}" for reason, number in sorted(health.rejects.items()))
         click.echo(f"{count(sum(health.rejects.values()))} lines rejected: {parts}")
     if health.lag_bytes:
-        click.echo(f"{size(health.lag_bytes)} left: an unterminated last line waits; --final takes it")
+        why = "not whole, or not to be read" if final else "an unterminated last line waits; --final takes it"
+        click.echo(f"{size(health.lag_bytes)} left: {why}")
     for _, text in troubles:
         talk(text)

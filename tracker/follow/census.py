@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +27,11 @@ _FOLDERS_SEARCHED: Final = 64
 class Census:
     """Every regular file that the patterns mean, by inode."""
 
-    def __init__(self, patterns: list[str], root: Path, *, rotated: bool, pool: Pool) -> None:
+    def __init__(
+        self, patterns: list[str], root: Path, *, rotated: bool, pool: Pool, skip: Collection[Path] = ()
+    ) -> None:
         self.files: dict[Key, File] = {}
-        self.patterns = [Pattern(text, root, rotated=rotated) for text in patterns]
+        self.patterns = [Pattern(text, root, rotated=rotated, skip=skip) for text in patterns]
         self.scan = Scan()
         self.renames = 0
         """Files that feed a stream and changed their name."""
@@ -73,6 +75,8 @@ class Census:
                 wanted.setdefault(folder, {})[one.inode] = home
         for folder, inodes in sorted(wanted.items())[:_FOLDERS_SEARCHED]:
             for inode, path in _names_of(folder, inodes):
+                if any(pattern.skips(path) for pattern in self.patterns[:1]):
+                    continue
                 try:
                     status = os.stat(path, follow_symlinks=False)
                 except OSError:

@@ -45,6 +45,7 @@ class Follower:
         cursors: Iterable[Cursor] = (),
         homes: Mapping[int, int] | None = None,
         rotated: bool = True,
+        skip: Collection[Path] = (),
         max_open: int = 64,
         second_look_s: float = 1.0,
         count_lines: bool = True,
@@ -54,6 +55,7 @@ class Follower:
         ``homes``: the number of the pattern that each stream belongs to. The file of a stream that
         has none is read on only where a pattern means it; without ``homes`` all are searched for.
         ``rotated``: also read ``train.log.1`` and its like where the pattern means ``train.log``.
+        ``skip``: files that are not read, whatever the patterns say.
         ``second_look_s``: after how long a file that contradicts its cursor is believed.
         ``count_lines``: keep ``Health.lines``, at a third of the reading time.
         """
@@ -62,7 +64,7 @@ class Follower:
         self._counters = Counters()
         self._poll = Poll(second_look_s=second_look_s)
         self._pool = Pool(max_open, self._poll)
-        self._census = Census(list(patterns), root, rotated=rotated, pool=self._pool)
+        self._census = Census(list(patterns), root, rotated=rotated, pool=self._pool, skip=skip)
         self._streams = Streams(cursors)
         self._settler = Settler(self._census, self._pool, self._streams, self._poll, self._counters)
         self._reader = Reader(self._pool, self._settler, self._poll)

@@ -11,7 +11,7 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -82,10 +82,13 @@ class Pattern:
     ``*``, ``?`` and ``[...]`` stay within a name and do not match a leading dot; ``**`` is any
     number of folders, symbolic links and hidden ones left out. A name that equals a part of the
     pattern character for character matches it too, so ``run[1].log`` finds the file of that name.
+    ``skip``: files that no pattern means, however wide it is.
     """
 
-    def __init__(self, text: str, root: Path, *, rotated: bool = True) -> None:
+    def __init__(self, text: str, root: Path, *, rotated: bool = True, skip: Collection[Path] = ()) -> None:
         self.text = text
+        self._skip = frozenset(os.path.realpath(os.fsencode(path)) for path in skip)
+        self._skipped_names = frozenset(os.path.basename(path) for path in self._skip)
         self._rotated = rotated
         full = os.path.join(os.fsencode(root.absolute()), os.fsencode(text))
         parts = [part for part in full.split(b"/") if part not in {b"", b"."}]
@@ -93,7 +96,13 @@ class Pattern:
 
     def files(self, scan: Scan) -> Iterator[tuple[bytes, os.stat_result]]:
         """Yield path and status of every regular file that the pattern means now."""
-        yield from self._walk(b"/", 0, scan)
+        for found in self._walk(b"/", 0, scan):
+            if not self.skips(found[0]):
+                yield found
+
+    def skips(self, path: bytes) -> bool:
+        """Tell whether a file is one of those that are never meant."""
+        return os.path.basename(path) in self._skipped_names and os.path.realpath(path) in self._skip
 
     def _walk(self, folder: bytes, at: int, scan: Scan) -> Iterator[tuple[bytes, os.stat_result]]:
         if at == len(self._parts):

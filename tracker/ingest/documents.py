@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -64,6 +64,7 @@ class Documents:
         *,
         root: Path,
         stored: Iterable[StoredStream],
+        skip: Collection[Path] = (),
     ) -> None:
         self._pending = pending
         self._root = root
@@ -83,7 +84,7 @@ class Documents:
                 self._asked.append(_Asked(plan, command))
             elif plan.source.pattern is not None and not plan.followed:
                 assert plan.collector is not None
-                pattern = Pattern(plan.source.pattern, root, rotated=False)
+                pattern = Pattern(plan.source.pattern, root, rotated=False, skip=skip)
                 self._patterns.append((plan, plan.collector, pattern))
         for stream in stored:
             if stream.kind not in ("document", "scheduler"):

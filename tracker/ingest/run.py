@@ -7,7 +7,7 @@ read is forgotten and read again from the stored positions, so nothing is lost, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from tracker.ingest.logs import Logs
 from tracker.ingest.pending import Pending
 from tracker.ingest.plan import Detect, plans, renumbered, source_keys
 from tracker.interfaces import Clock, Collector
-from tracker.store import Writer
+from tracker.store import Writer, own_files
 from tracker.store.errors import PASSING, StoreError
 from tracker.store.writer import SOURCES
 
@@ -60,8 +60,12 @@ class Ingest:
         clock: Clock,
         *,
         root: Path,
+        skip: Collection[Path] = (),
     ) -> None:
-        """`root` is the config's folder, from which patterns start; `detect` says who reads a file."""
+        """`root` is the config's folder, from which patterns start; `detect` says who reads a file.
+
+        `skip`: files that no pattern means; the store's own are always among them.
+        """
         self._plans = plans(sources, collectors)
         self._keys = source_keys(sources)
         self._by_name = dict(collectors)
@@ -69,6 +73,7 @@ class Ingest:
         self._store = store
         self._clock = clock
         self._root = root
+        self._skip = (*skip, *own_files(store.path))
         self._problem: str | None = None
         self._last_pass_us: int | None = None
         self._read_bytes = 0
@@ -89,7 +94,9 @@ class Ingest:
         """Start from what is stored."""
         self._pending.forget()
         stored = self._store.streams()
-        self._documents = Documents(self._plans, self._by_name, self._pending, root=self._root, stored=stored)
+        self._documents = Documents(
+            self._plans, self._by_name, self._pending, root=self._root, stored=stored, skip=self._skip
+        )
         self._logs = Logs(
             self._plans,
             self._by_name,
@@ -99,6 +106,7 @@ class Ingest:
             self._documents.adopt,
             root=self._root,
             stored=stored,
+            skip=self._skip,
         )
 
     # -- passes --------------------------------------------------------------------------------------
