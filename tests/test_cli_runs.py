@@ -97,7 +97,7 @@ def test_an_unterminated_line_waits_for_final(call: Callable[..., Result], tmp_p
 def test_status_and_ledger_say_what_the_log_says(
     tail: str, call: Callable[..., Result], tmp_path: Path
 ) -> None:
-    """100 steps on 8 GPUs, 990 s from the first line to the last, whatever the file is called."""
+    """100 steps of 10 s on 8 GPUs; the first began before its line. Whatever the file is called."""
     write(tmp_path / "train.log", range(1, 101))
     if tail.endswith(".gz"):
         (tmp_path / f"train.log{tail}").write_bytes(gzip.compress((tmp_path / "train.log").read_bytes()))
@@ -110,7 +110,7 @@ def test_status_and_ledger_say_what_the_log_says(
 
     assert status["as_of"] == "2026-01-05T08:16:40Z"
     assert status["tokens"]["net"] == 100 * 64 * 2048
-    assert status["gpu_hours"]["productive"] == pytest.approx(99 * 10 * 8 / 3600)
+    assert status["gpu_hours"]["productive"] == pytest.approx(100 * 10 * 8 / 3600)
     total = ledger["total"]
     assert sum(total[name] for name in BUCKETS) == pytest.approx(total["allocated"], rel=1e-12)
     assert len(ledger["attempts"]) == 1
