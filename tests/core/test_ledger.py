@@ -492,6 +492,16 @@ class TestEnds:
         assert got.interruptions[0].detect_s == 600
         assert got.interruptions[0].restart_s == 200
 
+    def test_a_jobs_error_file_without_a_clock_explains_its_end(self) -> None:
+        """Its name holds the job id; its lines hold no time."""
+        made = facts(Log(10).launch(job_id="7").train([10, 20], 0), rows=[row("7", 0, 400, state="FAILED")])
+        words = Log().event(Kind.FAILURE, stamp=False, cause="storage", text="No space left").records
+        made.add(words, file_name="slurm-7.err", collector="events", written_us=us(390))
+
+        got = tell(made, 1000)
+
+        assert (got.interruptions[0].cause, got.interruptions[0].evidence) == ("storage", "No space left")
+
     def test_records_after_as_of_are_ignored(self) -> None:
         """An answer for yesterday does not know today."""
         one = Log().launch().train(range(10, 101, 10), 0)

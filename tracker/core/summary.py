@@ -150,9 +150,10 @@ def _last_events(facts: Facts, attempt: Attempt, opened: Opened) -> list[Event]:
     since = (last_us if last_us is not None else attempt.start_us) - _EVIDENCE_BACK_US
     until = (attempt.end_us or opened.as_of_us) + _EVIDENCE_AFTER_US
     for piece in opened.evidence:
-        if piece.at_us <= until and piece.seen_us >= since:
+        own_job = piece.row is not None and piece.row is attempt.row
+        if own_job or (piece.at_us <= until and piece.seen_us >= since):
             found = _telling(facts, piece, piece.segment.first_offset)
-            events += [e for e in found if e.at_us is not None and since <= e.at_us <= until]
+            events += [e for e in found if (own_job if e.at_us is None else since <= e.at_us <= until)]
     return [e for e in events if e.at_us is None or e.at_us <= opened.as_of_us]
 
 
