@@ -28,6 +28,7 @@ def status_pairs(snapshot: Snapshot) -> list[Pair]:
         ("GPU-hours", _gpu_hours(snapshot)),
         ("goodput", per_cent(snapshot.goodput_ratio)),
         ("MFU", _mfu(snapshot)),
+        *_claim(snapshot),
         ("per 1e12 tokens", _per_trillion(snapshot)),
         ("step time", seconds(snapshot.step_time_s)),
         ("interruptions", _interruptions(snapshot)),
@@ -47,6 +48,17 @@ def status_pairs(snapshot: Snapshot) -> list[Pair]:
     if snapshot.unknown:
         pairs.append(("not known", "\n".join(snapshot.unknown)))
     return pairs
+
+
+def _claim(snapshot: Snapshot) -> list[Pair]:
+    """Return the framework's own claim beside ours, where the log makes one."""
+    said = snapshot.reported
+    if said.flop_per_s is None:
+        return []
+    text = f"{said.flop_per_s / 1e12:,.1f} TFLOP/s per GPU"
+    if said.ours_flop_per_s is not None:
+        text += f"; ours is {said.ours_flop_per_s / 1e12:,.1f} by {snapshot.mfu.flop_method}"
+    return [("the log claims", f"{text}\n{said.explained}")]
 
 
 def _forecast(forecast: Forecast) -> str:

@@ -106,6 +106,10 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             else snapshot.reported.flop_per_s / 1e12,
             "hardware_flop": snapshot.reported.hardware,
             "convention": snapshot.reported.convention or None,
+            "ours_tflop_per_s": None
+            if snapshot.reported.ours_flop_per_s is None
+            else snapshot.reported.ours_flop_per_s / 1e12,
+            "explained": snapshot.reported.explained or None,
         },
         "last_reading_at": iso(snapshot.last_reading_us),
         "plan_finish_at": iso(snapshot.plan_finish_us),

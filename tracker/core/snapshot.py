@@ -99,6 +99,10 @@ class Reported:
     hardware: bool = False
     """Whether recomputation is counted in it."""
     convention: str = ""
+    ours_flop_per_s: float | None = None
+    """Model FLOP/s per GPU of the same attempt's productive time, by our method."""
+    explained: str = ""
+    """Why the two differ, or that they do not, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from tracker.core.overlay import assigned, corrected, name_of
 from tracker.core.pieces import Piece
 from tracker.core.recent import Track, recent_hours_per_trillion, recent_mfu
 from tracker.core.records import Event, Kind
+from tracker.core.reported import beside_ours
 from tracker.core.run_plan import anchored
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Mfu, Mtbf, PerTrillion, Reported, Snapshot, Steps, Tokens
@@ -74,7 +75,7 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
         mfu=efficiency,
         per_trillion=_per_trillion(lines, opened, flops, allocated if counted else 0, tokens, settings),
         mtbf=_mtbf(lines, stops, sums, counted, as_of_us),
-        reported=_reported(opened, lines),
+        reported=_reported(opened, lines, efficiency.flop_method),
         step_time_s=_step_time(opened),
         last_reading_us=max(
             (line.progress_us for line in lines if line.progress_us is not None), default=None
@@ -371,15 +372,11 @@ def _mtbf(
     )
 
 
-def _reported(opened: Opened, lines: Sequence[AttemptLine]) -> Reported:
+def _reported(opened: Opened, lines: Sequence[AttemptLine], method: str | None) -> Reported:
     for entry, line in zip(reversed(opened.entries), reversed(lines), strict=True):
         if line.reported_flop_per_s is not None:
             said = entry.attempt.settings.get("reported_convention")
-            return Reported(
-                flop_per_s=line.reported_flop_per_s,
-                hardware=line.reported_hardware,
-                convention=said if isinstance(said, str) else "",
-            )
+            return beside_ours(line, convention=said if isinstance(said, str) else "", flop_method=method)
     return Reported()
 
 

@@ -13,7 +13,7 @@ from tracker.core.facts import Facts
 from tracker.core.records import Reading
 from tracker.core.segments import Segment
 
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 4
 
 
 class Bucket(NamedTuple):

@@ -178,13 +178,14 @@ def play(
         credit = np.minimum(state.quiet_s, running)  # worked since the last line, not yet told
         wall = np.maximum(wall - credit, 1.0)
         running = running - credit
-    if p.spread != 1.0:
-        centre = np.median(wall)
-        wall = np.maximum(centre * np.exp(np.log(wall / centre) * p.spread), 1.0)
     gpu_hours = None
     if state.gpus is not None:
         held = running * _gpus_held(state, factors, billed, world, ahead)
         gpu_hours = (held + (stop_billed + planned_billed + outage_billed + open_billed) * billed) / _H
+    narrow = _narrowed(state, ahead_ratio, p)
+    if narrow != 1.0:
+        wall = _drawn_in(np, wall, narrow)
+        gpu_hours = _drawn_in(np, gpu_hours, narrow) if gpu_hours is not None else None
     base_work = ahead / middle
     drivers = {
         "rate": (1 + ratio) * (begun / rate + later / rate),
@@ -205,6 +206,23 @@ def play(
         mtbf_gpu_hours=float(scale / shape),
         stop_s=mean_stop,
     )
+
+
+def _narrowed(state: State, ahead_ratio: float, p: Priors) -> float:
+    """Return by how much the range of an early forecast is drawn in: 1 from a quarter done on.
+
+    Early, doubts add up that are partly the same (the rate of stops, their bunching, outages): on
+    simulated runs the plain range held the truth in 87 % instead of 80 %. Not for a run told in few pieces.
+    """
+    if len(state.blocks) < _SEGMENTS or not state.stretches:
+        return 1.0
+    return 1.0 - p.early_share * min(max((ahead_ratio - 3.0) / 6.0, 0.0), 1.0)
+
+
+def _drawn_in(np: Any, values: Array, factor: float) -> Array:
+    middle = np.median(values)
+    made: Array = middle * np.exp(np.log(np.maximum(values, 1e-9) / middle) * factor)
+    return made
 
 
 # -- rate -------------------------------------------------------------------------------------------

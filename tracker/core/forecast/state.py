@@ -28,6 +28,8 @@ US: Final = 1_000_000
 _BLOCKS: Final = 64
 _SHORTEST_S: Final = 1
 _LONGEST_S: Final = 3600
+_MOST_BLOCKS: Final = 1500
+"""Two months of hours; of a longer run they are longer."""
 _DENSE: Final = 64
 """Readings a block, from which on a few of them tell enough."""
 
@@ -248,6 +250,7 @@ class Bucketed(Protocol):
 def _blocks(opened: Opened, facts: Facts) -> Iterator[Block]:
     work_us = sum(e.closed.productive_us + e.closed.lost_us for e in opened.entries)
     width_s = min(max(work_us // US // _BLOCKS, _SHORTEST_S), _LONGEST_S)
+    width_s = max(width_s, work_us // US // _MOST_BLOCKS)
     for entry in opened.entries:
         yield from _blocks_of(entry, facts, width_s * US, opened.as_of_us)
 
