@@ -138,7 +138,7 @@ def test_a_replay_prints_its_scores(stored: Path) -> None:
     ("plan", "ingested", "word"),
     [
         pytest.param("", True, "no target", id="no plan"),
-        pytest.param(PLAN.replace("1e6", "1e5"), True, "Finished on", id="a target already passed"),
+        pytest.param(PLAN.replace("1e6", "1e5"), True, "reached on", id="a target already passed"),
         pytest.param(PLAN, False, "plan and published figures only", id="no store yet"),
     ],
 )

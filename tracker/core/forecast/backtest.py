@@ -14,7 +14,7 @@ from tracker.core.facts import Facts
 from tracker.core.forecast.answer import forecast
 from tracker.core.forecast.prior import DEFAULT, Priors
 from tracker.core.forecast.score import Score, Scored, score
-from tracker.core.forecast.state import State, state_of
+from tracker.core.forecast.state import reached_us, state_of
 from tracker.core.forecast.value import Forecast
 from tracker.core.plan import Plan
 from tracker.core.settings import Settings
@@ -73,7 +73,7 @@ def backtest(
     planned = now.target_tokens
     finished = planned is not None and target >= planned
     aim = planned if finished and planned is not None else target
-    truth = _reached(now, aim)
+    truth = reached_us(now.blocks, now.inherited_tokens, aim)
     asked = replace(settings, plan=_aimed(settings.plan, aim))
     first = now.blocks[0].end_us
     rows = []
@@ -97,17 +97,6 @@ def _aimed(plan: Plan | None, tokens: float) -> Plan:
     if plan is None:
         return Plan(tokens=tokens, later_stages=0.0)
     return replace(plan, tokens=tokens, stages=(), later_stages=0.0)
-
-
-def _reached(state: State, tokens: float) -> int:
-    """Return when the tokens in the model reached a number, within the block on a straight line."""
-    have = state.inherited_tokens
-    for block in state.blocks:
-        if block.net_tokens > 0 and have + block.net_tokens >= tokens * (1 - 1e-9):
-            share = min(1.0, max(0.0, (tokens - have) / block.net_tokens))
-            return round(block.end_us - (1 - share) * block.work_s * 1e6)
-        have += block.net_tokens
-    return state.blocks[-1].end_us
 
 
 def _row(settings: Settings, facts: Facts, summarise: Summarise, at_us: int, priors: Priors) -> Row | None:

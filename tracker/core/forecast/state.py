@@ -158,6 +158,7 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot) -> State:
     gpus = next((e.attempt.gpus for e in reversed(opened.entries) if e.attempt.gpus), settings.hardware.gpus)
     world = next((e.attempt.world for e in reversed(opened.entries) if e.attempt.world), gpus)
     save_s, save_every_s = _saves(path)
+    blocks = tuple(_blocks(opened, facts))
     return State(
         run=settings.run,
         as_of_us=snapshot.as_of_us,
@@ -169,7 +170,7 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot) -> State:
         gpus=gpus,
         world=world,
         stages=tuple(_stages(settings, done or 0.0)),
-        blocks=tuple(_blocks(opened, facts)),
+        blocks=blocks,
         stretches=tuple(_stretch(e) for _, e in trained),
         stops=tuple(_stops(opened, snapshot, trained)),
         quiet_s=max(0, snapshot.as_of_us - since) / US if since is not None else 0.0,
@@ -178,7 +179,7 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot) -> State:
         spent_gpu_hours=None if snapshot.gpu_us is None else snapshot.gpu_us["allocated"] / 3.6e9,
         save_s=save_s,
         save_every_s=save_every_s,
-        finished_us=_finished(snapshot, opened),
+        finished_us=_finished(snapshot, opened, blocks, target, done),
     )
 
 
@@ -186,11 +187,31 @@ def _first(entry: Entry) -> int | None:
     return entry.closed.first_us
 
 
-def _finished(snapshot: Snapshot, opened: Opened) -> int | None:
+def _finished(
+    snapshot: Snapshot,
+    opened: Opened,
+    blocks: Sequence[Block],
+    target: float | None,
+    done: float | None,
+) -> int | None:
+    """Return when the target was reached, or when the last step of a run that says it is done was."""
+    if target is not None and done is not None and done >= target and blocks:
+        return reached_us(blocks, float(snapshot.tokens.inherited or 0), target)
     if snapshot.state != "finished":
         return None
-    done = [e.closed.progress_us for e in opened.entries if e.closed.progress_us is not None]
-    return max(done, default=None)
+    ends = [e.closed.progress_us for e in opened.entries if e.closed.progress_us is not None]
+    return max(ends, default=None)
+
+
+def reached_us(blocks: Sequence[Block], inherited: float, tokens: float) -> int:
+    """Return when the tokens in the model reached a number, within a block on a straight line."""
+    have = inherited
+    for block in blocks:
+        if block.net_tokens > 0 and have + block.net_tokens >= tokens * (1 - 1e-9):
+            share = min(1.0, max(0.0, (tokens - have) / block.net_tokens))
+            return round(block.end_us - (1 - share) * block.work_s * US)
+        have += block.net_tokens
+    return blocks[-1].end_us
 
 
 def _stages(settings: Settings, done: float) -> list[StageLeft]:

@@ -52,6 +52,8 @@ def _finish(made: Forecast, state: State) -> str:
     if q is None or q.p50 is None:
         return "At this pace the finish is more than 20 years away."
     if made.basis == "exact":
+        if state.phase != "finished":
+            return f"The target was reached on {day(q.p50)} UTC; the run goes on."
         return f"Finished on {day(q.p50)} UTC."
     text = f"Even odds to be done by {day(q.p50)} UTC; 80 % between {day(q.p10)} and {day(q.p90)}."
     if made.basis == "plan":
