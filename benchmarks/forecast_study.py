@@ -279,7 +279,8 @@ WHY = {
         "no line of the log tells of evaluations to come."
     ),
     "modded-nanogpt": (
-        "Speed runs whose steps get slower by design as windows and batches grow, told at eleven points. "
+        "Speed runs (those complete ones whose clock only goes forward) whose steps get slower by design as "
+        "windows and batches grow, told at eleven points. "
         "The range says that a run told in few pieces may change; at 10 % it is still too early for half of "
         "the runs, for nothing in the first tenth says what the schedule holds."
     ),
