@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.store_help import add_stream, batch, make_store, reading
-from tracker.store import RunLock, Store, running
+from tracker.store import SCHEMA_VERSION, RunLock, Store, running
 from tracker.store.errors import StoreBusy, StoreForeign, StoreInUse, StoreMissing, StoreNewer
 from tracker.store.filesystem import FileSystem, file_system, look_up
 from tracker.store.lock import WriteLock
@@ -313,7 +313,7 @@ def test_another_user_may_read_who_may_not_write(tmp_path: Path, live: bool) -> 
     found = as_another_user(tmp_path, path, code)
     writer.close()
 
-    assert (found.returncode, found.stdout) == (0, "1 1\n"), found.stderr
+    assert (found.returncode, found.stdout) == (0, f"1 {SCHEMA_VERSION}\n"), found.stderr
 
 
 # -- where it lies ----------------------------------------------------------------------------------------

@@ -95,9 +95,8 @@ def sort_pieces(
         clock_us: int | None = None
         said: dict[str, Json] = {}
         for index, segment in enumerate(stream.segments):
-            if segment.begun_by in ("file", "launch"):
-                said.pop("job_id", None)
-            said = {**said, **segment.settings}
+            kept = {k: v for k, v in said.items() if k != "job_id"} if segment.begun_by == "launch" else said
+            said = {**kept, **segment.settings}
             after = stream.segments[index + 1 : index + 2]
             end_offset = after[0].first_offset if after else None
             row = _row_by_id(stream, segment, said.get("job_id"), by_id, found.warnings)
