@@ -122,7 +122,9 @@ def _launchers() -> list[Story]:
     def told(name: str, log: str, cause: str, kind: str = "unexpected") -> Story:
         return Story(name=name, group="launchers", log=log, cause=cause, kind=kind)
 
-    signal = "submitit WARNING (2026-01-01 08:01:30,250) - Caught signal SIGUSR2 on gpu-001: this job is {}.\n"
+    signal = (
+        "submitit WARNING (2026-01-01 08:01:30,250) - Caught signal SIGUSR2 on gpu-001: this job is {}.\n"
+    )
     return [
         told("submitit: preempted", signal.format("preempted"), "preempted"),
         told("submitit: timed out", signal.format("timed-out"), "time_limit", "planned"),
@@ -206,9 +208,17 @@ def _gpu() -> list[Story]:
 
 
 def _host() -> list[Story]:
-    def told(name: str, log: str, cause: str, kernel_log: str = "", kube_log: str = "", kind: str = "unexpected") -> Story:
+    def told(
+        name: str, log: str, cause: str, kernel_log: str = "", kube_log: str = "", kind: str = "unexpected"
+    ) -> Story:
         return Story(
-            name=name, group="host and cluster", log=log, kernel=kernel_log, kube=kube_log, cause=cause, kind=kind
+            name=name,
+            group="host and cluster",
+            log=log,
+            kernel=kernel_log,
+            kube=kube_log,
+            cause=cause,
+            kind=kind,
         )
 
     loader = "RuntimeError: DataLoader worker (pid 30882) is killed by signal: {}\n"
@@ -317,12 +327,20 @@ def page() -> str:
     for meant in sorted({story.cause for story in STORIES}):
         cells = [str(counts[meant, found]) if counts[meant, found] else "" for found in causes]
         lines.append(f"| {meant} | " + " | ".join(cells) + " |")
-    lines += ["", "## Every story", "", "| group | story | meant | found | kind | sure |", "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "## Every story",
+        "",
+        "| group | story | meant | found | kind | sure |",
+        "|---|---|---|---|---|---|",
+    ]
     for story, stop in rows:
         found = ("none", "", "") if stop is None else (stop.cause, stop.kind, f"{stop.confidence:.2f}")
         mark = "" if found[:2] == (story.cause, story.kind) else " (wrong)"
         name = story.name.replace("|", "\\|")
-        lines.append(f"| {story.group} | {name} | {story.cause} | {found[0]}{mark} | {found[1]} | {found[2]} |")
+        lines.append(
+            f"| {story.group} | {name} | {story.cause} | {found[0]}{mark} | {found[1]} | {found[2]} |"
+        )
     return "\n".join(lines) + "\n"
 
 
