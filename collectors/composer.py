@@ -19,6 +19,7 @@ from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._options import checked, one_of
+from collectors._own import first_sign
 from collectors._process import (
     begins,
     completed,
@@ -215,10 +216,7 @@ _OWN: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find its records, or its logger."""
-    for score, pattern, text in _OWN:
-        if re.search(pattern, head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _OWN)
 
 
 COLLECTOR: Final = Collector(

@@ -18,6 +18,7 @@ from collectors._deepspeed import rules, step_of
 from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._lines import Hit, Reader, rule
+from collectors._own import first_sign
 from collectors._process import (
     INCLUDES,
     NAN,
@@ -286,10 +287,7 @@ _OWN: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find its iteration lines, its arguments' name or its dump."""
-    for score, pattern, text in _OWN:
-        if re.search(pattern, head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _OWN)
 
 
 COLLECTOR: Final = Collector(

@@ -23,6 +23,7 @@ from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count, number
 from collectors._options import BATCHES, checked
+from collectors._own import first_sign
 from collectors._process import (
     NAN,
     ROUNDED,
@@ -267,10 +268,7 @@ _OWN: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find its dicts, or its banner."""
-    for score, pattern, text in _OWN:
-        if re.search(pattern, head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _OWN)
 
 
 COLLECTOR: Final = Collector(

@@ -18,6 +18,7 @@ import msgspec
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count, number
+from collectors._own import first_sign
 from collectors._process import (
     EXCLUDES,
     INCLUDES,
@@ -231,10 +232,7 @@ _MARKS: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find its progress lines, its JSON records, or its logger's prefix."""
-    for score, pattern, text in _MARKS:
-        if pattern.search(head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _MARKS)
 
 
 COLLECTOR: Final = Collector(

@@ -17,6 +17,7 @@ from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count
 from collectors._options import BATCHES, checked
+from collectors._own import first_sign
 from collectors._process import (
     NAN,
     begins,
@@ -115,10 +116,7 @@ _OWN: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find its bar; frameworks on top of it print their own words too, and claim more."""
-    for score, pattern, text in _OWN:
-        if re.search(pattern, head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _OWN)
 
 
 COLLECTOR: Final = Collector(

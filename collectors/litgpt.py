@@ -14,6 +14,7 @@ from typing import Any, Final
 from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._lines import Hit, Reader, rule
+from collectors._own import first_sign
 from collectors._process import (
     NAN,
     begins,
@@ -220,10 +221,7 @@ _OWN: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find its iteration lines, or its arguments."""
-    for score, pattern, text in _OWN:
-        if re.search(pattern, head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _OWN)
 
 
 COLLECTOR: Final = Collector(

@@ -18,6 +18,7 @@ from collectors._clock import STAMP, stamp_us
 from collectors._events import EVENTS, FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count, number
+from collectors._own import first_sign
 from collectors._process import (
     INCLUDES,
     NAN,
@@ -326,10 +327,7 @@ _OWN: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find the name of its statistics, or of its loggers."""
-    for score, pattern, text in _OWN:
-        if re.search(pattern, head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _OWN)
 
 
 COLLECTOR: Final = Collector(

@@ -19,6 +19,7 @@ from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._nemo import FOLLOWERS, RULES
+from collectors._own import first_sign
 from collectors._process import (
     EXCLUDES,
     INCLUDES,
@@ -256,10 +257,7 @@ _MARKS: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find its progress lines or bar; its logger's prefix alone is also in logs of other formats."""
-    for score, pattern, text in _MARKS:
-        if pattern.search(head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _MARKS)
 
 
 COLLECTOR: Final = Collector(

@@ -18,6 +18,7 @@ from collectors._events import EVENTS
 from collectors._events import FOLLOWERS as EVENT_FOLLOWERS
 from collectors._lines import Hit, Reader, rule
 from collectors._numbers import count
+from collectors._own import first_sign
 from collectors._process import (
     NAN,
     begins,
@@ -177,10 +178,7 @@ _OWN: Final = (
 
 def detect(head: bytes) -> Evidence | None:
     """Find its configuration banner, its bar, or its metric lines."""
-    for score, pattern, text in _OWN:
-        if re.search(pattern, head):
-            return Evidence(score=score, text=text)
-    return None
+    return first_sign(head, _OWN)
 
 
 COLLECTOR: Final = Collector(
