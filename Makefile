@@ -31,10 +31,10 @@ demo: $(READY)
 	$(BIN)/tracker demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto
 
 check: lint
-	$(BIN)/python -m pytest -q -m "not slow and not shared"
+	$(BIN)/python -m pytest -q -n auto -m "not slow and not shared"
 
 lint: $(READY)
 	$(BIN)/ruff check $(SOURCE)
