@@ -461,6 +461,7 @@ def adversaries(collector: Collector) -> Iterator[tuple[str, bytes]]:
         )
 
 
+@pytest.mark.slow
 @by_log_collector
 def test_a_line_of_a_megabyte_takes_linear_time(collector: Collector) -> None:
     """No pattern backtracks its way into minutes, whatever the line holds."""

@@ -21,6 +21,9 @@ import pytest
 
 from tests.follow_world import BANNER, World, append, pack, packed
 
+pytestmark = pytest.mark.slow
+"""Whole processes and long histories: not what one runs before each commit."""
+
 LONG = int(os.environ.get("FOLLOW_SEEDS", "600"))
 
 

@@ -28,6 +28,9 @@ from tracker.outlook import Outlook
 from tracker.sidecar import Sidecar
 from tracker.store import Reader, Writer, keep_forecast
 
+pytestmark = pytest.mark.slow
+"""Whole processes and long histories: not what one runs before each commit."""
+
 CONFIG = """\
 [run]
 name = "little"

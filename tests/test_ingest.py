@@ -141,6 +141,7 @@ def test_a_growing_log_is_read_on_by_the_sidecar(tmp_path: Path) -> None:
     assert {r.file_name for r in reports(there.store)} == {"train.log"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["llama_like", "ramp"])
 def test_pieces_kills_and_restarts_leave_the_same_store(tmp_path: Path, style: str) -> None:
     """A simulated run's files read in one go, or in pieces with the process gone between them."""
@@ -216,6 +217,7 @@ def _content(there: World, *, names: bool = False) -> list[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "every", [pytest.param(23, id="some-bytes"), pytest.param(1, id="every-byte", marks=pytest.mark.slow)]
 )
@@ -352,6 +354,7 @@ def test_a_better_claim_within_the_head_reads_the_file_again(tmp_path: Path, res
     assert [one[1:] for one in _content(live)] == [one[1:] for one in _content(once)]
 
 
+@pytest.mark.slow
 def test_beyond_its_head_a_file_keeps_its_collector(tmp_path: Path) -> None:
     """A later line that another format prints too changes nothing; the same read at once."""
     some = known(made("alpha", b"COMMON", score=50), made("gamma", b"GAMMA", score=95))
@@ -653,6 +656,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
     assert [a for a, _ in told] == sorted(a for a, _ in told)
 
 
+@pytest.mark.slow
 def test_ten_thousand_streams_do_not_stay_in_memory(tmp_path: Path) -> None:
     """Parsers of files that rest are forgotten and come back from the store."""
     there = world(tmp_path, known=known(made("alpha", b"ALPHA")))

@@ -233,6 +233,7 @@ def test_a_command_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
     there.close()
 
 
+@pytest.mark.slow
 def test_ten_thousand_rows_are_taken(tmp_path: Path) -> None:
     """A year of a large cluster, in one answer."""
     text = HEADER + "".join(row(n, start=f"2026-01-01T{n % 24:02d}:00:00") for n in range(1, 10_001))

@@ -18,6 +18,9 @@ from tracker.store import Store
 from tracker.store.errors import StoreGone
 from tracker.store.lock import WriteLock
 
+pytestmark = pytest.mark.slow
+"""Whole processes and long histories: not what one runs before each commit."""
+
 ROOT = Path(__file__).resolve().parents[1]
 
 CHILD = """

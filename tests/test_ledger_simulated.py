@@ -31,6 +31,9 @@ from tracker.core.settings import Hardware, Model, Reservation, Settings, Source
 from tracker.core.snapshot import Snapshot
 from tracker.core.summary import snapshot
 
+pytestmark = pytest.mark.slow
+"""Whole processes and long histories: not what one runs before each commit."""
+
 NAMES = [name for name in PRESETS if name != "demo"]
 SEEDS = range(1, 21)
 CLOCKED: tuple[Style, ...] = ("megatron", "megatron_0_8", "jsonl")

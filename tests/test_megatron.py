@@ -195,6 +195,7 @@ def test_a_start_cut_at_any_line_is_one_launch() -> None:
         assert sum(isinstance(record, Event) and record.kind is Kind.LAUNCH for record in records) == 1
 
 
+@pytest.mark.slow
 def test_the_two_collectors_never_tie(shared_data: Path) -> None:
     """However little of a log is there, at most one of them has the stronger claim, and says why."""
     paths = [path for folder in ("megatron", "megatron_deepspeed") for path in (LOGS / folder).iterdir()]

@@ -15,6 +15,9 @@ from click.testing import CliRunner, Result
 from tests.test_glm_real import NOMINAL_STEP_S, _records, _time
 from tracker.cli import root
 
+pytestmark = pytest.mark.slow
+"""Whole processes and long histories: not what one runs before each commit."""
+
 AS_OF = ("--as-of", "2026-01-05T12:00:00Z")
 CONFIG = """
 [run]

@@ -20,6 +20,9 @@ from tracker.store.errors import StoreBusy, StoreForeign, StoreInUse, StoreMissi
 from tracker.store.filesystem import FileSystem, file_system, look_up
 from tracker.store.lock import WriteLock
 
+pytestmark = pytest.mark.slow
+"""Whole processes and long histories: not what one runs before each commit."""
+
 PRELUDE = """
 import os, sys, time
 from tests.store_help import add_stream, batch, reading

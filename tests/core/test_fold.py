@@ -93,6 +93,7 @@ def state(fold: Fold) -> dict[str, Any]:
     return {f.name: getattr(fold, f.name) for f in fields(Fold)}
 
 
+@pytest.mark.slow
 @given(frame=FRAMES, told=records())
 @settings(max_examples=300, deadline=None)
 def test_the_short_way_is_the_long_way(frame: Frame, told: list[Reading | Event]) -> None:
@@ -100,6 +101,7 @@ def test_the_short_way_is_the_long_way(frame: Frame, told: list[Reading | Event]
     assert state(fold_of(frame, told)) == state(fold_of(frame, told, short=False))
 
 
+@pytest.mark.slow
 @given(told=records(), cut=st.integers(0, 400))
 @settings(max_examples=100, deadline=None)
 def test_steady_logs_fold_alike_both_ways(told: list[Reading | Event], cut: int) -> None:
@@ -110,6 +112,7 @@ def test_steady_logs_fold_alike_both_ways(told: list[Reading | Event], cut: int)
     assert state(fold_of(frame, steady + told)) == state(fold_of(frame, steady + told, short=False))
 
 
+@pytest.mark.slow
 @given(frame=FRAMES, told=records(), at=st.integers(0, 25))
 @settings(max_examples=150, deadline=None)
 def test_a_fold_can_be_put_down_and_taken_up(frame: Frame, told: list[Reading | Event], at: int) -> None:
@@ -125,6 +128,7 @@ def test_a_fold_can_be_put_down_and_taken_up(frame: Frame, told: list[Reading | 
     assert state(again) == state(fold_of(frame, told))
 
 
+@pytest.mark.slow
 @given(
     frame=FRAMES,
     told=records(),
