@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import statistics
 import subprocess
@@ -16,8 +17,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tracker.core.forecast import Forecast, Quantiles
+from tracker.core.hardware import peak_given
 from tracker.core.interruptions import Interruption
 from tracker.core.ledger import BUCKETS, AttemptLine
+from tracker.core.plan import Plan
+from tracker.core.plan_parts import PlanFailures
+from tracker.core.settings import Reservation, Settings
 from tracker.core.snapshot import STATES, Mfu, Mtbf, PerTrillion, Reported, Snapshot, Steps, Tokens
 from tracker.exporter import Exporter
 from tracker.families import FAMILIES, LABEL_CHARS, MOST_REASONS, UNIT_EXCEPTIONS, Page
@@ -49,7 +54,9 @@ CONTRACT = (
 
 
 def attempt(number: int = 1) -> AttemptLine:
-    gpu_us = dict.fromkeys(("allocated", *BUCKETS), 0)
+    wall_us = dict.fromkeys(("allocated", *BUCKETS), 0) | {
+        "allocated": H_US, "productive": H_US * 3 // 4, "checkpoint": H_US // 20, "startup": H_US // 5,
+    }  # fmt: skip
     return AttemptLine(
         number=number,
         job_id=str(number),
@@ -69,14 +76,16 @@ def attempt(number: int = 1) -> AttemptLine:
         steps_lost=0,
         tokens_net=1_000,
         tokens_processed=1_000,
-        work_us=1,
+        work_us=H_US * 3 // 4,
         flop=1.0,
-        gpu_us=gpu_us,
-        wall_us=gpu_us,
+        gpu_us={bucket: 8 * us for bucket, us in wall_us.items()},
+        wall_us=wall_us,
         first_us=None,
-        progress_us=None,
+        progress_us=NOON_US - 20_000_000,
         reported_flop_per_s=None,
         reported_hardware=False,
+        saves=6,
+        stall_limit_us=435_000_000,
     )
 
 
@@ -88,6 +97,20 @@ def stop(number: int, kind: str, cause: str) -> Interruption:
     )  # fmt: skip
 
 
+PLAN = Plan(
+    active_params=13e9,
+    tokens=4e12,
+    peak=peak_given(989.0),
+    gpus=1024,
+    start=dt.datetime(2026, 1, 5, 6, tzinfo=dt.UTC),
+    deadline=dt.datetime(2026, 1, 18, tzinfo=dt.UTC),
+    budget=700_000.0,
+    gpu_hour_price=2.0,
+    gpu_power_w=700.0,
+    failures=PlanFailures(
+        per_day=8.0, restart_min=10.0, checkpoint_interval_min=30.0, checkpoint_stall_min=0.5
+    ),
+)
 FULL = Snapshot(
     run="llama-13b",
     as_of_us=NOON_US,
@@ -118,7 +141,13 @@ FULL = Snapshot(
         finish_us=Quantiles(p10=NOON_US + 20.0 * H_US, p50=NOON_US + 25.0 * H_US, p90=NOON_US + 40.0 * H_US),
         gpu_hours=Quantiles(p10=300.0, p50=330.0, p90=400.0),
         days_behind_plan=0.5,
+        cost=Quantiles(p10=600.0, p50=660.0, p90=800.0),
+        energy_mwh=Quantiles(p10=0.21, p50=0.231, p90=0.28),
+        by_deadline_ratio=0.3,
+        by_reservation_end_ratio=0.9,
+        within_budget_ratio=0.75,
     ),
+    settings=Settings(run="llama-13b", plan=PLAN, reservation=Reservation(end_us=NOON_US + 90 * H_US)),
     operating_point={"gpu": "h100-sxm", "gpus": "8", "precision": "bf16", "framework": "Megatron-LM"},
 )  # fmt: skip
 
@@ -132,7 +161,9 @@ VITALS = Vitals(
     rejects={"step is negative or too large": 2},
     unreadable_files={"Permission denied": 1},
     sources=(
-        SourceVitals(number=1, collector="auto", shown="logs/*.log", up=True, files=3, lag_bytes=17),
+        SourceVitals(
+            number=1, collector="auto", shown="logs/*.log", up=True, files=3, lag_bytes=17, rejected_lines=2
+        ),
         SourceVitals(number=2, collector="slurm", shown="sacct.txt"),
     ),
     jobs=(JobVitals(name="checkpoint", last_success_us=NOON_US, last_duration_s=0.01, failures=1),),
@@ -141,6 +172,8 @@ VITALS = Vitals(
     store_up=True,
     store_bytes=88_000_000,
     wal_bytes=4_000_000,
+    disk_free_bytes=200_000_000_000,
+    disk_size_bytes=1_000_000_000_000,
 )
 
 
@@ -214,7 +247,7 @@ def test_what_is_unknown_has_no_sample() -> None:
     shown = {name for name in names if name.startswith("training_")}
     assert shown == {
         "training_attempts_total", "training_running_attempts", "training_run_state", "training_net_steps",
-        "training_processed_steps", "training_convention_info",
+        "training_processed_steps", "training_convention_info", "training_recent_interruptions",
     }  # fmt: skip
 
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal
 
+from tracker.core.forecast.value import Quantiles
 from tracker.core.ledger import BUCKETS
+from tracker.core.run_standing import Standing, run_standing
 from tracker.core.snapshot import STATES, Snapshot
 from tracker.vitals import Vitals
 
+J_PER_MWH: Final = 3.6e9
 LABEL_CHARS: Final = 120
 """Text from logs is cut to this before it becomes a label's value."""
 MOST_REASONS: Final = 40
@@ -21,14 +25,19 @@ MOST_REASONS: Final = 40
 Samples = Iterable[tuple[tuple[str, ...], float | int | None]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Page:
-    """What is shown of one run."""
+    """What is shown of one run. No slots: it keeps what the core makes of the snapshot."""
 
     run: str
     snapshot: Snapshot | None = None
     """None before the first one, and after a finished run's linger time."""
     vitals: Vitals = field(default_factory=Vitals)
+
+    @cached_property
+    def standing(self) -> Standing | None:
+        """Where the run stands: made by the core when it is first asked for, once for a page."""
+        return run_standing(self.snapshot) if self.snapshot is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,14 @@ def _by(read: Callable[[Snapshot], Samples]) -> Callable[[Page], Samples]:
         return read(page.snapshot) if page.snapshot is not None else []
 
     return samples
+
+
+def _at(read: Callable[[Standing], float | int | None]) -> Callable[[Page], Samples]:
+    return lambda page: [((), read(page.standing))] if page.standing is not None else []
+
+
+def _at_by(read: Callable[[Standing], Samples]) -> Callable[[Page], Samples]:
+    return lambda page: read(page.standing) if page.standing is not None else []
 
 
 def _own(read: Callable[[Vitals], float | int | None]) -> Callable[[Page], Samples]:
@@ -108,19 +125,61 @@ OPERATING_POINT: Final = (
 """Labels of training_operating_point_info; what the log does not say is empty."""
 
 
-def _finish(snapshot: Snapshot) -> Samples:
-    q = snapshot.forecast.finish_us if snapshot.forecast is not None else None
+def _quantiles(q: Quantiles | None, unit: float = 1.0) -> Samples:
+    """Return the quantiles by `p`, times what makes them a base unit."""
     if q is not None:
-        for p, at_us in (("0.1", q.p10), ("0.5", q.p50), ("0.9", q.p90)):
-            yield (p,), at_us / 1e6 if at_us is not None else None
+        for p, value in (("0.1", q.p10), ("0.5", q.p50), ("0.9", q.p90)):
+            yield (p,), value * unit if value is not None else None
+
+
+def _finish(snapshot: Snapshot) -> Samples:
+    return _quantiles(snapshot.forecast.finish_us if snapshot.forecast is not None else None, 1e-6)
 
 
 def _finish_gpu_hours(snapshot: Snapshot) -> Samples:
-    q = snapshot.forecast.gpu_hours if snapshot.forecast is not None else None
-    if q is not None:
-        yield ("0.1",), q.p10
-        yield ("0.5",), q.p50
-        yield ("0.9",), q.p90
+    return _quantiles(snapshot.forecast.gpu_hours if snapshot.forecast is not None else None)
+
+
+def _finish_cost(snapshot: Snapshot) -> Samples:
+    made = snapshot.forecast
+    if made is not None:
+        for labels, value in _quantiles(made.cost):
+            yield (label(made.currency), *labels), value
+
+
+def _finish_energy(snapshot: Snapshot) -> Samples:
+    return _quantiles(snapshot.forecast.energy_mwh if snapshot.forecast is not None else None, J_PER_MWH)
+
+
+def _probabilities(snapshot: Snapshot) -> Samples:
+    made = snapshot.forecast
+    if made is not None:
+        yield ("deadline",), made.by_deadline_ratio
+        yield ("reservation_end",), made.by_reservation_end_ratio
+        yield ("budget",), made.within_budget_ratio
+
+
+def _joules(mwh: float | None) -> float | None:
+    return mwh * J_PER_MWH if mwh is not None else None
+
+
+def _money(currency: str, amount: float | None) -> Samples:
+    yield (label(currency),), amount
+
+
+def _energy(standing: Standing) -> Samples:
+    yield (standing.power_from or "",), _joules(standing.energy_mwh)
+
+
+def _checkpoint_intervals(standing: Standing) -> Samples:
+    yield ("now",), standing.checkpoints.interval_s
+    yield ("best",), standing.checkpoints.best_interval_s
+    yield ("plan",), standing.planned.checkpoint_interval_s
+
+
+def _recent_stops(standing: Standing) -> Samples:
+    yield ("1h",), standing.unexpected_1h
+    yield ("24h",), standing.unexpected_24h
 
 
 def _delay(snapshot: Snapshot) -> float | None:
@@ -197,6 +256,44 @@ FAMILIES: Final = (
            "Mean time between unexpected interruptions; device: times GPUs.",
            _by(lambda s: [(("job",), _hours(s.mtbf.job_hours)), (("device",), _hours(s.mtbf.device_hours))]),
            ("scope",), "job, device"),
+    Family("training_mtbf_interval_seconds", "gauge",
+           "90 % interval of the job's mean time between unexpected interruptions, widened where they bunch. "
+           "Before the first one only the low end is known.",
+           _at_by(lambda s: zip((("low",), ("high",)), s.mtbf_interval_s, strict=True)), ("bound",),
+           "low, high"),
+    Family("training_recent_interruptions", "gauge",
+           "Unexpected interruptions in the window of time that just passed.", _at_by(_recent_stops),
+           ("window",), "1h, 24h"),
+    Family("training_redone_ratio", "gauge",
+           "Share of the allocation whose steps are not in the model: they are done again.",
+           _at(lambda s: s.redone_ratio)),
+    Family("training_checkpoint_interval_seconds", "gauge",
+           "Training between two checkpoints: so far on average, what would serve the run best by its own "
+           "failures, and what the plan says.", _at_by(_checkpoint_intervals), ("kind",), "now, best, plan"),
+    Family("training_checkpoint_stall_seconds", "gauge", "Blocking time of a checkpoint, on average.",
+           _at(lambda s: s.checkpoints.stall_s)),
+    Family("training_checkpoint_gain_ratio", "gauge",
+           "What the best checkpoint interval would add to goodput, relative to now.",
+           _at(lambda s: s.checkpoints.gain_ratio)),
+    Family("training_restart_seconds", "gauge",
+           "Allocated time that an unexpected interruption takes, redone steps left out, on average.",
+           _at(lambda s: s.checkpoints.restart_s)),
+    Family("training_last_interruption_timestamp_seconds", "gauge",
+           "When the last unexpected interruption came.", _at(lambda s: _seconds(s.last_unexpected_us))),
+    Family("training_last_attempt_start_timestamp_seconds", "gauge", "When the last attempt began.",
+           _at(lambda s: _seconds(s.last_attempt_start_us))),
+    Family("training_last_progress_timestamp_seconds", "gauge",
+           "The last sign of progress: a reading, or the end of a checkpoint or of an evaluation.",
+           _at(lambda s: _seconds(s.last_progress_us))),
+    Family("training_stall_limit_seconds", "gauge",
+           "How long the running attempt may be quiet before it counts as stalled: 3 times its usual gap.",
+           _at(lambda s: _seconds(s.stall_limit_us))),
+    Family("training_cost", "gauge", "Money so far, pending time included.",
+           _at_by(lambda s: _money(s.currency, s.cost)), ("currency",), "as in the plan"),
+    Family("training_energy_joules", "gauge",
+           "Energy so far, with the facility overhead of the plan. `power_from` says what the power of a GPU "
+           "is from: with TDP it is an upper bound.", _at_by(_energy), ("power_from",),
+           "measured, measured in part, plan, TDP"),
     Family("training_step", "gauge", "Number of the last step that is in the model.",
            _of(lambda s: s.steps.last)),
     Family("training_net_steps", "gauge", "Steps that are in the model, since the first observed attempt.",
@@ -214,12 +311,51 @@ FAMILIES: Final = (
     Family("training_forecast_gpu_hours", "gauge",
            "GPU-hours of the whole run at its finish, by probability `p` (the plan's unit).",
            _by(_finish_gpu_hours), ("p",), "0.1, 0.5, 0.9"),
+    Family("training_forecast_cost", "gauge",
+           "Money of the whole run at its finish, by probability `p`.", _by(_finish_cost),
+           ("currency", "p"), "currency: as in the plan; p: 0.1, 0.5, 0.9"),
+    Family("training_forecast_energy_joules", "gauge",
+           "Energy of the whole run at its finish, by probability `p`.", _by(_finish_energy), ("p",),
+           "0.1, 0.5, 0.9"),
+    Family("training_forecast_probability_ratio", "gauge",
+           "Probability to be done by the plan's deadline, by the end of the reservation, and within the "
+           "budget.", _by(_probabilities), ("target",), "deadline, reservation_end, budget"),
     Family("training_forecast_delay_seconds", "gauge",
            "Median finish of the forecast minus the plan's: above 0 is late.", _of(_delay)),
     Family("training_forecast_timestamp_seconds", "gauge", "The moment that the forecast is of.",
            _of(lambda s: _seconds(s.forecast.as_of_us) if s.forecast is not None else None)),
     Family("training_plan_finish_timestamp_seconds", "gauge", "When the plan is done.",
            _of(lambda s: _seconds(s.plan_finish_us))),
+    Family("training_plan_start_timestamp_seconds", "gauge",
+           "When the plan begins; where it does not say, when the first attempt did.",
+           _at(lambda s: _seconds(s.planned.start_us))),
+    Family("training_plan_deadline_timestamp_seconds", "gauge", "When the plan says it must be done.",
+           _at(lambda s: _seconds(s.planned.deadline_us))),
+    Family("training_reservation_end_timestamp_seconds", "gauge", "When the reservation ends.",
+           _at(lambda s: _seconds(s.reservation_end_us))),
+    Family("training_plan_due_tokens", "gauge", "Tokens that the plan has trained by now, at its own pace.",
+           _at(lambda s: s.due_tokens)),
+    Family("training_schedule_ratio", "gauge",
+           "Tokens in the model over those due by the plan: below 1 is behind.",
+           _at(lambda s: s.schedule_ratio)),
+    Family("training_plan_goodput_ratio", "gauge", "Goodput that the plan counts with.",
+           _at(lambda s: s.planned.goodput_ratio)),
+    Family("training_plan_mfu_ratio", "gauge", "MFU over productive time that the plan counts with.",
+           _at(lambda s: s.planned.mfu_ratio)),
+    Family("training_plan_mtbf_seconds", "gauge",
+           "Mean time between interruptions of the job that the plan counts with.",
+           _at(lambda s: s.planned.mtbf_s)),
+    Family("training_plan_redone_ratio", "gauge",
+           "Share of the allocation that the plan's failures would throw away, by the failure model.",
+           _at(lambda s: s.planned.redone_ratio)),
+    Family("training_plan_gpu_seconds", "gauge", "GPU time of the whole run by the plan, all its stages.",
+           _at(lambda s: _hours(s.planned.gpu_hours))),
+    Family("training_plan_cost", "gauge", "Money of the whole run by the plan.",
+           _at_by(lambda s: _money(s.currency, s.planned.cost)), ("currency",), "as in the plan"),
+    Family("training_plan_budget", "gauge", "Money that the run may cost.",
+           _at_by(lambda s: _money(s.currency, s.planned.budget)), ("currency",), "as in the plan"),
+    Family("training_plan_energy_joules", "gauge", "Energy of the whole run by the plan.",
+           _at(lambda s: _joules(s.planned.energy_mwh))),
     Family("training_last_reading_timestamp_seconds", "gauge",
            "When the last line with a step was written.", _of(lambda s: _seconds(s.last_reading_us))),
     Family("training_run_state", "gauge", "1 for the state that the run is in, 0 for the others.",
@@ -261,6 +397,10 @@ FAMILIES: Final = (
     Family("tracker_source_lag_bytes", "gauge", "Bytes that are there and not yet read.",
            _own_by(lambda v: [((str(s.number),), s.lag_bytes) for s in v.sources]), ("source",),
            "1, 2, 3 ..."),
+    Family("tracker_source_rejected_lines_total", "counter",
+           "Rejected lines of a [[source]], over the life of the store.",
+           _own_by(lambda v: [((str(s.number),), s.rejected_lines) for s in v.sources]), ("source",),
+           "1, 2, 3 ..."),
     Family("tracker_source_info", "info", "What a [[source]] is.",
            _own_by(lambda v: [((str(s.number), s.collector, label(s.shown)), 1) for s in v.sources]),
            ("source", "collector", "reads"), "as in the config"),
@@ -280,6 +420,11 @@ FAMILIES: Final = (
            _own(lambda v: v.store_errors)),
     Family("tracker_store_bytes", "gauge", "Size of the store.", _own(lambda v: v.store_bytes)),
     Family("tracker_wal_bytes", "gauge", "Size of the store's write-ahead log.", _own(lambda v: v.wal_bytes)),
+    Family("tracker_disk_free_bytes", "gauge",
+           "Bytes free on the store's file system, for the tracker's own user.",
+           _own(lambda v: v.disk_free_bytes)),
+    Family("tracker_disk_size_bytes", "gauge", "Size of the store's file system.",
+           _own(lambda v: v.disk_size_bytes)),
     Family("tracker_job_last_success_timestamp_seconds", "gauge", "When a periodic job last succeeded.",
            _own_by(lambda v: [((j.name,), _seconds(j.last_success_us)) for j in v.jobs]), ("job_name",),
            "checkpoint: keeps the store's write-ahead log short"),

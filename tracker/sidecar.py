@@ -290,6 +290,7 @@ class Sidecar:
             if self._shown_all and not foreseen and not self._problem:
                 why = unforeseen or "the first forecast is being made"
         snapshot = self._snapshot
+        disk_free, disk_size = _disk(self._store.parent)
         self._answers.publish(
             snapshot and replace(snapshot, forecast=self._forecast),
             replace(
@@ -302,6 +303,8 @@ class Sidecar:
                 store_errors=self._store_errors,
                 store_bytes=_size(self._store),
                 wal_bytes=_size(Path(f"{self._store}-wal")) or 0,
+                disk_free_bytes=disk_free,
+                disk_size_bytes=disk_size,
                 problems=(*(problem for problem in (self._problem, unforeseen) if problem), *vitals.problems),
             ),
         )
@@ -347,6 +350,15 @@ class _Stoppable:
             if not number & _STOP_EVERY and self._stopped():
                 raise Stopped
             yield reading
+
+
+def _disk(path: Path) -> tuple[int | None, int | None]:
+    """Return what is free, and the whole, of a file system, for this user; bytes."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None, None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def _size(path: Path) -> int | None:

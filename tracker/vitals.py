@@ -23,6 +23,8 @@ class SourceVitals:
     files: int = 0
     lag_bytes: int = 0
     """There and not yet read; an unterminated last line counts."""
+    rejected_lines: int = 0
+    """Over the life of the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,5 +68,8 @@ class Vitals:
     store_errors: int = 0
     store_bytes: int | None = None
     wal_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    """On the store's file system, for this user."""
+    disk_size_bytes: int | None = None
     problems: tuple[str, ...] = ()
     """What is wrong now, in sentences."""

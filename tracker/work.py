@@ -47,6 +47,7 @@ class OpenWork:
         self._formats = formats
         self._ingest: Ingest | None = None
         self._rejects: dict[str, int] = {}
+        self._rejects_of: dict[int, int] = {}
         migrate_in_child(config.store)
         with ExitStack() as opened:
             self._lock = RunLock(config.store, started_at=iso(clock.now_us()) or "")
@@ -97,6 +98,7 @@ class OpenWork:
         """Return the run as the store has it; `facts` may stand between the store and the core."""
         with self._reader.snapshot():
             self._rejects = self._reader.reject_counts()
+            self._rejects_of = self._reader.rejects_by_source()
             made = snapshot(
                 self._book, facts(self._reader), as_of_us=as_of_us, rejects=sum(self._rejects.values())
             )
@@ -131,6 +133,7 @@ class OpenWork:
                     up=source.up,
                     files=source.files,
                     lag_bytes=source.lag_bytes,
+                    rejected_lines=self._rejects_of.get(source.number, 0),
                 )
                 for source in health.sources
             ),

@@ -35,6 +35,8 @@ class Closed:
     tokens_net: int | None
     tokens_lost: int | None
     stalled: bool
+    stall_limit_us: int | None
+    """How long a running attempt may be quiet before it is stalled; None once it ended, or while unknown."""
     clipped_us: int
     """Time that the log claims beyond the end of its allocation; taken off, and a warning."""
 
@@ -67,6 +69,7 @@ def close(
     }
     stalled = False
     if last.first_us is None or last.at is None:
+        usual = usual_startup_us
         stalled = _startup_only(spans, last, allocated, running, usual_startup_us)
     else:
         spans["startup_us"] = max(0, last.first_us - fold.frame.start_us)
@@ -96,6 +99,7 @@ def close(
         tokens_net=None if tokens is None else tokens[0],
         tokens_lost=None if tokens is None else tokens[1],
         stalled=stalled,
+        stall_limit_us=3 * usual if running and usual is not None else None,
         clipped_us=max(0, clipped),
     )
 

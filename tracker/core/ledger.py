@@ -61,6 +61,8 @@ class AttemptLine:
     reported_hardware: bool
     saves: int = 0
     """Checkpoints that its log tells of."""
+    stall_limit_us: int | None = None
+    """How long it may be quiet before it is stalled; None once it ended, or while unknown."""
     power_w: float | None = None
     """Measured power of one GPU, where the log states it."""
     name: str = ""

@@ -200,6 +200,7 @@ def _line(number: int, entry: Entry, why: Verdict | None, flop: FlopPerToken | N
         reported_flop_per_s=fold.reported_sum / fold.reported_us if fold.reported_us else None,
         reported_hardware=fold.reported_hardware,
         saves=fold.saves,
+        stall_limit_us=closed.stall_limit_us,
         name=name_of(attempt),
         power_w=float(power) if isinstance(power, int | float) and power > 0 else None,
     )

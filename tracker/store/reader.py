@@ -284,6 +284,18 @@ class Reader:
         """Return how many lines were rejected, by reason."""
         return dict(self._all("SELECT reason, sum(lines) FROM reject_count GROUP BY reason ORDER BY reason"))
 
+    def rejects_by_source(self) -> dict[int, int]:
+        """Return how many lines were rejected, by the number of their source."""
+        return dict(
+            self._all(
+                """
+                SELECT stream.source, sum(reject_count.lines)
+                  FROM reject_count JOIN stream USING (stream_id)
+                 GROUP BY stream.source
+                """
+            )
+        )
+
     def rejected(self, *, limit: int = 100) -> list[Rejected]:
         """Return some of the rejected lines."""
         found = self._all("SELECT id, reason, line FROM reject ORDER BY id LIMIT ?", (limit,))
