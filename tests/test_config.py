@@ -90,6 +90,8 @@ BAD: dict[Kind, tuple[str, ...]] = {
     kinds.NOT_NEGATIVE: ('"1"', "true", "[]", "-1", "nan", "inf"),
     kinds.SECONDS: ('"60"', "true", "[]", "0", "-1", "nan", "1e9"),
     kinds.LINGER: ('"60"', "true", "[]", "-1", "nan", "1e9"),
+    kinds.NICENESS: ('"10"', "true", "[]", "-1", "20", "1.5"),
+    kinds.OOM_SCORE: ('"500"', "true", "[]", "-1", "1001", "1.5"),
     kinds.PORT: ('"587"', "true", "[]", "0", "-1", "1.5", "70000"),
     kinds.COUNT: ('"8"', "true", "[]", "0", "-8", "1.5", "nan", "inf", "1e308", "4611686018427387904"),
     kinds.PARAMETERS: ('"13e9"', "true", "[]", "0", "-13e9", "13", "nan", "inf", "1e30"),

@@ -255,6 +255,17 @@ SERVE: Final = Section(
     ),
 )  # fmt: skip
 
+LIMITS: Final = Section(
+    name="limits",
+    doc="How far `tracker run` stands back behind the training job on its node.",
+    keys=(
+        Key("nice", kinds.NICENESS, "Its niceness is raised to this, and with it goes its share of the disk: "
+            "the job comes first. A higher one is kept.", "10", "10"),
+        Key("oom_score_adj", kinds.OOM_SCORE, "When the node runs out of memory, the kernel ends the process "
+            "with the highest score: the tracker before the job. A higher one is kept.", "500", "500"),
+    ),
+)  # fmt: skip
+
 REPORT: Final = Section(
     name="report",
     doc="The daily report. Not built yet: the table is checked, and this version writes no report.",
@@ -289,7 +300,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
     section.name: section
     for section in (
         RUN, MODEL, HARDWARE, PLAN, PLAN_SOURCES, FAILURES, CONVERSION, STAGE, PRICE, SOURCE, INGEST,
-        RESERVATION, STORE, SERVE, REPORT, MAIL,
+        RESERVATION, STORE, SERVE, LIMITS, REPORT, MAIL,
     )
 }  # fmt: skip
 """By dotted name, in the order of the reference."""

@@ -267,6 +267,15 @@ def _count(name: str, value: object) -> int:
     return number
 
 
+def _up_to(most: int, expected: str) -> Kind:
+    def read(name: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise InvalidValue(name, value, expected)
+        return value
+
+    return Kind(expected=expected, read=read)
+
+
 def _parameters(name: str, value: object) -> float:
     expected = "a number of parameters above 0, such as 13e9"
     number = _checks.positive(name, value, expected)
@@ -334,6 +343,8 @@ PORT: Final = Kind(expected="a port from 1 to 65535", read=_port)
 COUNT: Final = Kind(expected="a whole number of 1 or more", read=_count)
 PARAMETERS: Final = Kind(expected="a number of parameters above 0", read=_parameters)
 TOKENS: Final = Kind(expected="a number of tokens above 0", read=_tokens)
+NICENESS: Final = _up_to(19, "a whole number from 0 (as everybody) to 19 (last)")
+OOM_SCORE: Final = _up_to(1000, "a whole number from 0 (as everybody) to 1000 (first)")
 BILLING: Final = _one_of("attempt", "reservation")
 TLS: Final = _one_of("starttls", "implicit", "none")
 ON_UNCERTAIN: Final = _one_of("resend", "hold")

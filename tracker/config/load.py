@@ -15,7 +15,7 @@ from typing import Any, Final
 from tracker.config import check, keys
 from tracker.config.check import Checked, ConfigError
 from tracker.config.kinds import in_zone, plain_json, to_us
-from tracker.config.model import Config, Mail, Report, Serve, Source
+from tracker.config.model import Config, Limits, Mail, Report, Serve, Source
 from tracker.core.errors import TrackerError, nearest, shown
 from tracker.core.hardware import Peak, lookup, peak_flop_per_s, peak_given
 from tracker.core.plan import Plan, PlanFailures, PlannedConversion, PlanStage
@@ -91,6 +91,7 @@ class _Loader:
         reservation = self.one(keys.RESERVATION)
         ingest, store, serve = self.one(keys.INGEST), self.one(keys.STORE), self.one(keys.SERVE)
         report = self.report()
+        limits = self.one(keys.LIMITS)
         self.consider(run, reservation, serve)
         if self.problems:
             raise ConfigError(str(self.path), self.problems)
@@ -122,6 +123,7 @@ class _Loader:
             poll_s=ingest.get("poll_s", 1.0),
             store=self.resolve(store.get("path", "tracker.db")),
             serve=Serve(**serve),
+            limits=Limits(**limits),
             report=report,
             warnings=tuple(self.warnings),
         )

@@ -46,6 +46,14 @@ class Serve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The [limits] table: how far the sidecar stands back behind the job."""
+
+    nice: int = 10
+    oom_score_adj: int = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
     """The [report.mail] table. It holds no secret: the password stays in its file."""
 
@@ -87,6 +95,7 @@ class Config:
     store: Path
     """The SQLite file, absolute."""
     serve: Serve = field(default_factory=Serve)
+    limits: Limits = field(default_factory=Limits)
     report: Report | None = None
     warnings: tuple[str, ...] = ()
     """What is allowed and probably not meant."""
