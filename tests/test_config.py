@@ -17,6 +17,7 @@ from tracker.config.kinds import Kind
 from tracker.core.plan import PlannedConversion
 from tracker.core.plan_check import check_plan
 from tracker.core.settings import Model
+from tracker.daily import DAYS
 from tracker.interfaces import Collector, Context
 
 HERE = Path("/somewhere/run.toml")
@@ -80,8 +81,16 @@ BAD: dict[Kind, tuple[str, ...]] = {
     kinds.TIME_OF_DAY: ("7", "true", "[]", '"25:00"', '"7"', '"07:60"', '"seven"', "2026-01-05"),
     kinds.LISTEN: ("9109", "true", "[]", '"9109"', '":9109"', '"localhost"', '"h:70000"', '"a b:1"'),
     kinds.COMMAND: ("1", "true", "[]", '"sacct -P"', "[1]", '[""]', r'["a\u0000"]', "{}"),
+    kinds.HOST: ("1", "true", "[]", '""', '"a b"', '"smtp.example.org:25"', r'"h\r\nX: y"', '"a/b"'),
+    kinds.NAME: ("1", "true", "[]", '""', '"a b"', '"../x"', '"é"', '"-x"', '"' + "x" * 41 + '"'),
+    kinds.VARIABLE: ("1", "true", "[]", '""', '"1A"', '"$PASSWORD"', '"p w"', '"hunter2!"'),
+    kinds.WEEKDAYS: ("1", "true", "[]", '"mon"', '["monday", 1]', '["fryday"]', "[1]"),
+    kinds.EVENTS: ("1", "true", "[]", '"stall"', '["down", 1]'),
+    kinds.SHAPE: ("1", "true", "[]", '"discord"', '""'),
     kinds.ADDRESS: ("1", "true", "[]", '"ops"', '"a@b, c@d"', '"a@b>"', r'"a@b\r\nBcc: c@d"'),
-    kinds.ADDRESSES: ("1", "true", "[]", '"ops"', '["a@b", 1]', '["a@b", "c"]'),
+    kinds.ADDRESSES: (
+        "1", "true", "[]", '"ops"', '["a@b", 1]', '["a@b", "c"]', str([*map("a{}@b".format, range(101))]),
+    ),
     kinds.AMOUNT: ('"2"', "true", "[]", "-1", "nan", "inf"),
     kinds.FRACTION: ('"0.05"', "true", "[]", "-0.1", "nan", "8"),
     kinds.RATIO: ('"0.35"', "true", "[]", "0", "-0.1", "35", "1.01", "nan", "inf", "350"),
@@ -114,13 +123,18 @@ def with_value(section: k.Section, key: k.Key, value: str) -> str:
         needed |= {"command": '["x"]', "collector": '"slurm"'} if key.name.endswith("_s") else {"path": '"x"'}
     if section is k.SOURCE and key.name == "command":
         needed["collector"] = '"slurm"'
-    if section is k.MAIL and key.name in ("user", "password_file"):
-        needed |= {"user": '"u"', "password_file": '"p"'}
+    if section is k.MAIL and key.name in ("user", "password_file", "password_env"):
+        way = "password_env" if key.name == "password_env" else "password_file"
+        needed |= {"user": '"u"', way: '"p"'}
+    if section is k.WEBHOOK and key.name not in ("url_file", "url_env"):
+        needed["url_file"] = '"u"'
     needed[key.name] = value
     body = "".join(f"{name} = {text}\n" for name, text in needed.items())
     table = f"{section.header}\n{body}"
     if section is k.MAIL:
         table = f"[report]\n{table}"
+    if section is k.SCHEDULE:
+        table += "[report.mail]\nhost = 'h'\nfrom = 'a@b'\nto = 'c@d'\n"
     return table if section is k.RUN else MINIMAL + table
 
 
@@ -264,6 +278,19 @@ def test_a_key_outside_any_table_says_where_it_belongs() -> None:
                      "at most total_params", id="more-active-than-total"),
         pytest.param(MINIMAL + "[report]\n[report.mail]\nhost='h'\nfrom='a@b'\nto='c@d'\nuser='u'",
                      "report.mail.password_file: missing, because user is set", id="half-a-login"),
+        pytest.param(MINIMAL + "[report.mail]\nhost='h'\nfrom='a@b'\nto='c@d'\nuser='u'\npassword_file='p'\n"
+                     "password_env='P'", "both password_file and password_env", id="two-passwords"),
+        pytest.param(MINIMAL + "[report.mail]\nhost='h'\nfrom='a@b'\nto='c@d'\nuser='u'\npassword_file='p'\n"
+                     "tls='none'", "the password would cross the network in clear", id="a-password-in-clear"),
+        pytest.param(MINIMAL + "[report.mail]\nhost='h'\nfrom='a@b'\nto='c@d'\ntls='none'\nca_file='x'",
+                     "report.mail.ca_file: not used", id="certificates-without-tls"),
+        pytest.param(MINIMAL + "[[report.schedule]]\nname='w'\nto='a@b'", "nothing is mailed without",
+                     id="recipients-without-a-server"),
+        pytest.param(MINIMAL + "[[report.schedule]]\nname='w'\n[[report.schedule]]\nname='W'", "given twice",
+                     id="two-schedules-of-one-name"),
+        pytest.param(MINIMAL + "[[webhook]]\nname='w'", "neither url_file nor url_env", id="hook-to-nowhere"),
+        pytest.param(MINIMAL + "[[webhook]]\nname='w'\nurl_file='a'\nurl_env='B'", "both url_file and",
+                     id="hook-to-two"),
         pytest.param("[run\nname='r'", "not TOML: ", id="no-toml"),
         pytest.param(MINIMAL + "name = 'again'", "not TOML: ", id="a-key-twice"),
         pytest.param("a = " + "[" * 5_000, "not usable TOML", id="nested-too-deep"),
@@ -284,6 +311,35 @@ def test_a_secret_in_the_config_is_refused_and_not_repeated() -> None:
     assert "report.mail.password: secrets never stand in the config" in str(caught.value)
     assert "password_file" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_the_url_of_a_webhook_is_refused_and_not_repeated() -> None:
+    """Whoever knows it can write to the channel."""
+    with pytest.raises(ConfigError) as caught:
+        read(MINIMAL + "[[webhook]]\nname='w'\nurl='https://hooks.example.org/T0/B0/hunter2'")
+
+    assert "webhook[1].url: secrets never stand in the config, name a file instead: url_file" in str(
+        caught.value
+    )
+    assert "hunter2" not in str(caught.value)
+
+
+def test_schedules_take_what_they_leave_out_from_the_report() -> None:
+    """Time, zone and recipients; without any schedule there is one, every day."""
+    mail = "[report.mail]\nhost='h'\nfrom='a@b'\nto=['c@d', 'C <C@D>', 'e@f']\n"
+    plain = read(MINIMAL + f"[report]\nat='06:30'\ntimezone='Europe/Berlin'\n{mail}").report
+    weekly = "[[report.schedule]]\nname='weekly'\ndays=['Monday']\nto='lead@x.org'\ntimezone='UTC'\n"
+    two = read(MINIMAL + f"[report]\nat='06:30'\n[[report.schedule]]\nname='d'\n{weekly}{mail}").report
+
+    assert plain is not None
+    assert two is not None
+    assert [(s.name, s.days, s.at, s.zone_name, s.to) for s in plain.schedules] == [
+        ("daily", DAYS, dt.time(6, 30), "Europe/Berlin", ("c@d", "e@f"))
+    ]
+    assert [(s.name, s.days, s.to) for s in two.schedules] == [
+        ("d", DAYS, ("c@d", "e@f")),
+        ("weekly", ("monday",), ("lead@x.org",)),
+    ]
 
 
 def test_all_faults_are_named_at_once() -> None:

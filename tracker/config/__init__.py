@@ -8,6 +8,18 @@ from __future__ import annotations
 from tracker.config.check import ConfigError
 from tracker.config.kinds import Listen
 from tracker.config.load import load, parse
-from tracker.config.model import Config, Limits, Mail, Report, Serve, Source
+from tracker.config.model import Config, Limits, Mail, Report, Serve, Source, Webhook
 
-__all__ = ["Config", "ConfigError", "Limits", "Listen", "Mail", "Report", "Serve", "Source", "load", "parse"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Limits",
+    "Listen",
+    "Mail",
+    "Report",
+    "Serve",
+    "Source",
+    "Webhook",
+    "load",
+    "parse",
+]

@@ -117,8 +117,9 @@ def unknown_key(where: str, name: str, section: Section, inner: Iterable[str] = 
     """Return the sentence about a key that no table of ours has there. Its value is never shown."""
     known = [key.name for key in section.keys] + sorted(inner)
     full = f"{where}.{_quoted(name)}"
-    if name.lower() in SECRETS:
-        how = "name a file instead: password_file" if section.name == "report.mail" else "leave it out"
+    if name.lower() in SECRETS or (section.name == "webhook" and name.lower() == "url"):
+        ways = {"report.mail": "password_file", "webhook": "url_file"}
+        how = f"name a file instead: {ways[section.name]}" if section.name in ways else "leave it out"
         return f"{full}: secrets never stand in the config, {how}"
     hint = nearest(name, known)
     if not hint:

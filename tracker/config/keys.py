@@ -268,31 +268,82 @@ LIMITS: Final = Section(
 
 REPORT: Final = Section(
     name="report",
-    doc="The daily report. Not built yet: the table is checked, and this version writes no report.",
+    doc="The report that `tracker run` writes and mails by itself: once a day, or as [[report.schedule]] "
+    "says. docs/mail.md tells what is promised.",
     keys=(
-        Key("at", kinds.TIME_OF_DAY, "When it is due.", "07:00", '"07:00"'),
+        Key("at", kinds.TIME_OF_DAY, "When it is due; 04:00 or later where clocks change.", "07:00",
+            '"07:00"'),
         Key("timezone", kinds.ZONE, "Zone of `at` and of the dates in it.", "run.timezone",
             '"Europe/Berlin"'),
         Key("directory", kinds.PATH, "Folder that the documents go to.", "reports-out", '"reports-out"'),
+        Key("time_limit_s", kinds.SECONDS, "How long making one may take.", "300", "300"),
+    ),
+)  # fmt: skip
+
+SCHEDULE: Final = Section(
+    name="report.schedule",
+    doc="A report that comes again and again, with recipients of its own. Where one is given, only those "
+    "given are made; without any, there is one named daily, every day.",
+    many=True,
+    keys=(
+        Key("name", kinds.NAME, "What it is called: in file names, subjects and metrics.",
+            example='"weekly"', needed=True),
+        Key("days", kinds.WEEKDAYS, "On which days.", "every day", '["monday"]'),
+        Key("at", kinds.TIME_OF_DAY, "When it is due.", "report.at", '"07:00"'),
+        Key("timezone", kinds.ZONE, "Zone of its `at` and of its dates.", "report.timezone",
+            '"America/New_York"'),
+        Key("to", kinds.ADDRESSES, "Whom it is mailed to.", "report.mail.to", '["lead@example.org"]'),
     ),
 )  # fmt: skip
 
 MAIL: Final = Section(
     name="report.mail",
-    doc="Whom the report is mailed to, and how. Not built yet: the table is checked, and nothing is mailed.",
+    doc="Whom the report is mailed to, and how. Without this table nothing is mailed.",
     keys=(
-        Key("host", kinds.TEXT, "Mail server.", example='"smtp.example.org"', needed=True),
+        Key("host", kinds.HOST, "Mail server.", example='"smtp.example.org"', needed=True),
         Key("port", kinds.PORT, "Its port.", "587 (starttls), 465 (implicit), 25 (none)", "587"),
         Key("tls", kinds.TLS, "How the connection is encrypted; never silently less.", "starttls",
             '"starttls"'),
+        Key("ca_file", kinds.PATH, "File with the certificates to trust (PEM), instead of the system's.",
+            "the system's", '"mail-ca.pem"'),
         Key("user", kinds.TEXT, "Name to log in with.", "no login", '"tracker"'),
         Key("password_file", kinds.PATH, "File with the password; a password never stands in this file.",
             "no password", '"smtp.password"'),
+        Key("password_env", kinds.VARIABLE, "Environment variable with the password, instead of a file.",
+            "no password", '"SMTP_PASSWORD"'),
         Key("from", kinds.ADDRESS, "Sender.", example='"tracker@example.org"', needed=True),
         Key("to", kinds.ADDRESSES, "Recipients.", example='["team@example.org"]', needed=True),
         Key("reply_to", kinds.ADDRESS, "Where answers go.", "the sender", '"lead@example.org"'),
-        Key("on_uncertain", kinds.ON_UNCERTAIN, "What to do when a mail may or may not have been sent.",
+        Key("on_uncertain", kinds.ON_UNCERTAIN, "What to do when a mail may or may not have been sent: "
+            "resend it under the same Message-ID, or hold it and say so.", "resend", '"resend"'),
+        Key("timeout_s", kinds.SECONDS, "How long the server may be silent.", "30", "30"),
+    ),
+)  # fmt: skip
+
+WEBHOOK: Final = Section(
+    name="webhook",
+    doc="An address that is told at once when something happens to the run. Its URL is a secret: it stands "
+    "in a file or an environment variable, and is never shown.",
+    many=True,
+    keys=(
+        Key("name", kinds.NAME, "What it is called: in messages and metrics.", example='"oncall"',
+            needed=True),
+        Key("url_file", kinds.PATH, "File whose first line is the URL.", "url_env", '"oncall.url"'),
+        Key("url_env", kinds.VARIABLE, "Environment variable with the URL, instead of a file.", "url_file",
+            '"ONCALL_URL"'),
+        Key("shape", kinds.SHAPE, "What the receiver understands.", "generic", '"slack"'),
+        Key("events", kinds.EVENTS, "What is told.", "all of them", '["down", "finished"]'),
+        Key("behind_plan_days", kinds.POSITIVE, "How late the forecast's middle must be against the plan "
+            "to be told.", "1", "2"),
+        Key("most_per_hour", kinds.COUNT, "Most messages in an hour; what happens beyond them is told "
+            "together, later.", "12", "12"),
+        Key("on_uncertain", kinds.ON_UNCERTAIN, "What to do when a message may or may not have arrived.",
             "resend", '"resend"'),
+        Key("plain_http", kinds.BOOLEAN, "Allow http:// beyond this machine: anybody on the way can read "
+            "it.", "false", "true"),
+        Key("ca_file", kinds.PATH, "File with the certificates to trust (PEM), instead of the system's.",
+            "the system's", '"hook-ca.pem"'),
+        Key("timeout_s", kinds.SECONDS, "How long the receiver may be silent.", "10", "10"),
     ),
 )  # fmt: skip
 
@@ -300,7 +351,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
     section.name: section
     for section in (
         RUN, MODEL, HARDWARE, PLAN, PLAN_SOURCES, FAILURES, CONVERSION, STAGE, PRICE, SOURCE, INGEST,
-        RESERVATION, STORE, SERVE, LIMITS, REPORT, MAIL,
+        RESERVATION, STORE, SERVE, LIMITS, REPORT, SCHEDULE, MAIL, WEBHOOK,
     )
 }  # fmt: skip
 """By dotted name, in the order of the reference."""

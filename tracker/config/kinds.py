@@ -17,8 +17,19 @@ from tracker.core import _checks
 from tracker.core.errors import InvalidValue, nearest, shown
 from tracker.core.hardware import canonical_precision
 from tracker.core.records import EARLIEST_US, LATEST_US
+from tracker.daily import DAYS
 
 Read = Callable[[str, object], Any]
+
+MOST_ADDRESSES: Final = 100
+"""Most recipients of one mail: many servers take no more at once."""
+_LOCAL: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_DOMAIN: Final = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*|\[[0-9A-Fa-f:.]+\]"
+)
+_NAMED: Final = re.compile(r"[^<>]*<(?P<address>[^<>]*)>")
+WEBHOOK_EVENTS: Final = ("stalled", "recovered", "down", "restarted", "finished", "behind_plan")
+"""What a webhook may be told."""
 
 MOST_TEXT: Final = 1_000
 """Longest text that a value may be, in characters."""
@@ -194,19 +205,81 @@ def _command(name: str, value: object) -> tuple[str, ...]:
 def _addresses(name: str, value: object) -> tuple[str, ...]:
     words = value if isinstance(value, list) else [value]
     expected = "a mail address, or a list of them"
-    if not words:
-        raise InvalidValue(name, value, expected)
-    return tuple(_address(name, word) for word in words)
+    if not words or len(words) > MOST_ADDRESSES:
+        raise InvalidValue(name, value, expected if not words else f"at most {MOST_ADDRESSES} addresses")
+    found: dict[str, str] = {}
+    for word in words:
+        address = _address(name, word)
+        found.setdefault(bare_address(address).lower(), address)
+    return tuple(found.values())
 
 
 def _address(name: str, value: object) -> str:
     expected = "a mail address such as ops@example.org or Ops <ops@example.org>"
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.isprintable() or len(value) > MOST_TEXT:
         raise InvalidValue(name, value, expected)
-    found = re.fullmatch(r"(?:[^<>\r\n]*<)?\s*([^\s@<>,;]+@[^\s@<>,;]+)\s*>?", value.strip())
-    if not found or value.count("<") != value.count(">"):
+    text = value.strip()
+    bare = bare_address(text)
+    local, _, domain = bare.rpartition("@")
+    if not bare.isascii():
+        raise InvalidValue(name, value, expected, "Only ASCII before and after the @ (a domain: as xn--...)")
+    if not (
+        _LOCAL.fullmatch(local)
+        and _DOMAIN.fullmatch(domain)
+        and len(local) <= 64
+        and len(bare) <= 254
+        and (text == bare or _NAMED.fullmatch(text))
+    ):
         raise InvalidValue(name, value, expected)
-    return value.strip()
+    return text
+
+
+def bare_address(text: str) -> str:
+    """Return the address alone, without the name before it.
+
+    >>> bare_address("Ops <ops@example.org>"), bare_address("ops@example.org")
+    ('ops@example.org', 'ops@example.org')
+    """
+    found = _NAMED.fullmatch(text)
+    return found["address"].strip() if found else text
+
+
+def _host(name: str, value: object) -> str:
+    text = _text(name, value)
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+|\[?[0-9A-Fa-f:.]+\]?", text, re.ASCII):
+        hint = "The port has a key of its own" if re.fullmatch(r"[A-Za-z0-9_.-]+:\d+", text) else ""
+        raise InvalidValue(name, value, "the name or address of a machine, such as smtp.example.org", hint)
+    return text.strip("[]")
+
+
+def _name(name: str, value: object) -> str:
+    text = _text(name, value)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", text, re.ASCII):
+        raise InvalidValue(name, value, 'letters, digits, "-" and "_", at most 40')
+    return text
+
+
+def _variable(name: str, value: object) -> str:
+    text = _text(name, value)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", text, re.ASCII):
+        raise InvalidValue(name, value, "the name of an environment variable, not its value") from None
+    return text
+
+
+def _some_of(*words: str) -> Kind:
+    expected = "a list of " + ", ".join(f'"{word}"' for word in words)
+
+    def read(name: str, value: object) -> tuple[str, ...]:
+        given: list[Any] = value if isinstance(value, list) else [value]
+        if not given:
+            raise InvalidValue(name, value, expected)
+        for word in given:
+            if not isinstance(word, str) or word.lower() not in words:
+                hint = nearest(word.lower(), words) if isinstance(word, str) else ""
+                raise InvalidValue(name, word, expected, hint)
+        return tuple(word for word in words if word in {one.lower() for one in given})
+
+    return Kind(expected=expected, read=read)
 
 
 def _price(name: str, value: object) -> float:
@@ -329,6 +402,11 @@ MOMENT: Final = Kind(expected="a date and time; without an offset in the run's t
 TIME_OF_DAY: Final = Kind(expected="a time of day", read=_time_of_day)
 LISTEN: Final = Kind(expected="host:port", read=_listen)
 COMMAND: Final = Kind(expected="a list of texts: program and arguments, no shell", read=_command)
+HOST: Final = Kind(expected="the name or address of a machine", read=_host)
+NAME: Final = Kind(expected="a short name of letters, digits, - and _", read=_name)
+VARIABLE: Final = Kind(expected="the name of an environment variable", read=_variable)
+WEEKDAYS: Final = _some_of(*DAYS)
+EVENTS: Final = _some_of(*WEBHOOK_EVENTS)
 ADDRESS: Final = Kind(expected="a mail address", read=_address)
 ADDRESSES: Final = Kind(expected="a mail address, or a list of them", read=_addresses)
 AMOUNT: Final = Kind(expected="an amount of 0 or more", read=_price)
@@ -347,6 +425,7 @@ NICENESS: Final = _up_to(19, "a whole number from 0 (as everybody) to 19 (last)"
 OOM_SCORE: Final = _up_to(1000, "a whole number from 0 (as everybody) to 1000 (first)")
 BILLING: Final = _one_of("attempt", "reservation")
 TLS: Final = _one_of("starttls", "implicit", "none")
+SHAPE: Final = _one_of("generic", "slack", "teams")
 ON_UNCERTAIN: Final = _one_of("resend", "hold")
 
 

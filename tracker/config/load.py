@@ -15,13 +15,14 @@ from typing import Any, Final
 from tracker.config import check, keys
 from tracker.config.check import Checked, ConfigError
 from tracker.config.kinds import in_zone, plain_json, to_us
-from tracker.config.model import Config, Limits, Mail, Report, Serve, Source
+from tracker.config.model import Config, Limits, Mail, Report, Serve, Source, Webhook
 from tracker.core.errors import TrackerError, nearest, shown
 from tracker.core.hardware import Peak, lookup, peak_flop_per_s, peak_given
 from tracker.core.plan import Plan, PlanFailures, PlannedConversion, PlanStage
 from tracker.core.prices import PriceStep
 from tracker.core.records import Json
 from tracker.core.settings import Hardware, Model, Reservation, Settings, SourceSettings
+from tracker.daily import DAYS, Schedule
 from tracker.interfaces import Collector
 
 LARGEST_FILE: Final = 1 << 20
@@ -90,7 +91,7 @@ class _Loader:
         sources, source_settings = self.sources()
         reservation = self.one(keys.RESERVATION)
         ingest, store, serve = self.one(keys.INGEST), self.one(keys.STORE), self.one(keys.SERVE)
-        report = self.report()
+        report, webhooks = self.report(), self.webhooks()
         limits = self.one(keys.LIMITS)
         self.consider(run, reservation, serve)
         if self.problems:
@@ -125,6 +126,7 @@ class _Loader:
             serve=Serve(**serve),
             limits=Limits(**limits),
             report=report,
+            webhooks=webhooks,
             warnings=tuple(self.warnings),
         )
 
@@ -290,34 +292,111 @@ class _Loader:
                 ]
 
     def report(self) -> Report | None:
+        """Return the [report] table with its mail and its schedules; None without one."""
         values, mail = self.one(keys.REPORT), self.one(keys.MAIL)
+        tables = check.check_many(self.document, keys.SCHEDULE, self.problems)
         if "report" not in self.document:
             return None
-        made = None
-        if {"host", "from", "to"} <= mail.keys():
-            if ("user" in mail) != ("password_file" in mail):
-                have, lack = ("user", "password_file") if "user" in mail else ("password_file", "user")
-                self.problems.append(f"report.mail.{lack}: missing, because {have} is set. Give both or none")
-            tls = mail.get("tls", "starttls")
-            made = Mail(
-                host=mail["host"],
-                port=mail.get("port", _MAIL_PORTS[tls]),
-                sender=mail["from"],
-                to=mail["to"],
-                tls=tls,
-                user=mail.get("user"),
-                password_file=self.resolve(mail["password_file"]) if "password_file" in mail else None,
-                reply_to=mail.get("reply_to"),
-                on_uncertain=mail.get("on_uncertain", "resend"),
-            )
+        made = self.mail(mail)
         at, zone = values.get("at", dt.time(7, 0)), values.get("timezone", self.zone)
-        if at.hour < 4 and _shifts(zone):
-            self.warnings.append(
-                f"report.at = {at:%H:%M}: clocks in {zone} change at night, so that this time may not "
-                "exist or come twice; take 04:00 or later"
+        to = made.to if made is not None else ()
+        schedules = [Schedule(at=at, zone=zone, to=to)] if not tables else []
+        for number, table in enumerate(tables, start=1):
+            one = table.values
+            if "to" in one and "mail" not in self.document["report"]:
+                self.problems.append(f"report.schedule[{number}].to: nothing is mailed without [report.mail]")
+            schedules.append(
+                Schedule(
+                    name=one.get("name", ""),
+                    days=one.get("days", DAYS),
+                    at=one.get("at", at),
+                    zone=one.get("timezone", zone),
+                    to=one.get("to", to),
+                )
             )
-        directory = self.resolve(values.get("directory", "reports-out"))
-        return Report(at=at, zone=zone, directory=directory, mail=made)
+        self.twice("report.schedule", [one.name for one in schedules])
+        for number, schedule in enumerate(schedules, start=1):
+            if schedule.at.hour < 4 and _shifts(schedule.zone):
+                self.warnings.append(
+                    f"report.{f'schedule[{number}].' if tables else ''}at = {schedule.at:%H:%M}: clocks in "
+                    f"{schedule.zone} change at night, so that this time may not exist or come twice; take "
+                    "04:00 or later"
+                )
+        return Report(
+            at=at,
+            zone=zone,
+            directory=self.resolve(values.get("directory", "reports-out")),
+            mail=made,
+            schedules=tuple(schedules),
+            time_limit_s=values.get("time_limit_s", 300.0),
+        )
+
+    def mail(self, mail: Mapping[str, Any]) -> Mail | None:
+        """Return the [report.mail] table; None without a usable one."""
+        if not {"host", "from", "to"} <= mail.keys():
+            return None
+        secrets = {"password_file", "password_env"} & mail.keys()
+        if ("user" in mail) != bool(secrets):
+            have, lack = ("user", "password_file") if "user" in mail else (min(secrets), "user")
+            self.problems.append(f"report.mail.{lack}: missing, because {have} is set. Give both or none")
+        if len(secrets) > 1:
+            self.problems.append("report.mail: both password_file and password_env. Give one of them")
+        tls, near = mail.get("tls", "starttls"), _on_this_machine(mail["host"])
+        if tls == "none" and not near:
+            if "user" in mail:
+                self.problems.append(
+                    'report.mail.tls = "none": the password would cross the network in clear. Take '
+                    '"starttls" or "implicit"'
+                )
+            else:
+                self.warnings.append(
+                    f'report.mail.tls = "none": anybody on the way to {mail["host"]} can read the reports'
+                )
+        if tls == "none" and "ca_file" in mail:
+            self.problems.append('report.mail.ca_file: not used with tls = "none". Leave one of them out')
+        return Mail(
+            host=mail["host"],
+            port=mail.get("port", _MAIL_PORTS[tls]),
+            sender=mail["from"],
+            to=mail["to"],
+            tls=tls,
+            ca_file=self.file(mail, "ca_file"),
+            user=mail.get("user"),
+            password_file=self.file(mail, "password_file"),
+            password_env=mail.get("password_env"),
+            reply_to=mail.get("reply_to"),
+            on_uncertain=mail.get("on_uncertain", "resend"),
+            timeout_s=mail.get("timeout_s", 30.0),
+        )
+
+    def webhooks(self) -> tuple[Webhook, ...]:
+        """Return every [[webhook]]."""
+        made = []
+        for number, table in enumerate(check.check_many(self.document, keys.WEBHOOK, self.problems), start=1):
+            values = dict(table.values)
+            ways = {"url_file", "url_env"} & values.keys()
+            if len(ways) != 1:
+                have = "both url_file and url_env" if ways else "neither url_file nor url_env"
+                self.problems.append(f"webhook[{number}]: {have}. Give one: the URL is a secret")
+            for name in ("url_file", "ca_file"):
+                if name in values:
+                    values[name] = self.resolve(values[name])
+            if "name" in values:
+                made.append(Webhook(**values))
+        self.twice("webhook", [one.name for one in made])
+        return tuple(made)
+
+    def twice(self, where: str, names: Iterable[str]) -> None:
+        """Report names that are given more than once."""
+        seen: set[str] = set()
+        for name in names:
+            if name and name.lower() in seen:
+                self.problems.append(f"{where}.name = {shown(name)}: given twice. Each needs its own")
+            seen.add(name.lower())
+
+    def file(self, values: Mapping[str, Any], name: str) -> Path | None:
+        """Return the path under a key, absolute; None where it is not set."""
+        return self.resolve(values[name]) if name in values else None
 
     def consider(
         self, run: Mapping[str, Any], reservation: Mapping[str, Any], serve: Mapping[str, Any]
@@ -359,6 +438,10 @@ def _of_any(collectors: Iterable[Collector], key: str, value: Json) -> list[str]
         if key in one.options and one.check is not None:
             found.append([p for p in one.check({key: value}) if p.startswith((f"{key} ", f"{key}."))])
     return found[0] if found and all(found) else []
+
+
+def _on_this_machine(host: str) -> bool:
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _shifts(zone: dt.tzinfo) -> bool:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracker.config.kinds import Listen
+from tracker.config.kinds import WEBHOOK_EVENTS, Listen
 from tracker.core.records import Json
 from tracker.core.settings import Settings
+from tracker.daily import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +56,37 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """The [report.mail] table. It holds no secret: the password stays in its file."""
+    """The [report.mail] table. It holds no secret: the password stays in its file or variable."""
 
     host: str
     port: int
     sender: str
     to: tuple[str, ...]
     tls: str = "starttls"
+    ca_file: Path | None = None
     user: str | None = None
     password_file: Path | None = None
+    password_env: str | None = None
     reply_to: str | None = None
     on_uncertain: str = "resend"
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """One [[webhook]]. It holds no secret: the URL stays in its file or variable."""
+
+    name: str
+    url_file: Path | None = None
+    url_env: str | None = None
+    shape: str = "generic"
+    events: tuple[str, ...] = WEBHOOK_EVENTS
+    behind_plan_days: float = 1.0
+    most_per_hour: int = 12
+    on_uncertain: str = "resend"
+    plain_http: bool = False
+    ca_file: Path | None = None
+    timeout_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +97,9 @@ class Report:
     zone: dt.tzinfo = dt.UTC
     directory: Path = Path("reports-out")
     mail: Mail | None = None
+    schedules: tuple[Schedule, ...] = ()
+    """What is made and when; the loader puts a daily one where the file lists none."""
+    time_limit_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,5 +121,6 @@ class Config:
     serve: Serve = field(default_factory=Serve)
     limits: Limits = field(default_factory=Limits)
     report: Report | None = None
+    webhooks: tuple[Webhook, ...] = ()
     warnings: tuple[str, ...] = ()
     """What is allowed and probably not meant."""
