@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 SOURCE := tracker collectors reports tests benchmarks docs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check lint bench forecast-study docs wheel clean
+.PHONY: help demo test check lint bench forecast-study docs wheel sbom audit clean
 
 help:
 	@echo "make demo    a whole run in one minute, from bundled simulated logs"
@@ -19,6 +19,8 @@ help:
 	@echo "make forecast-study   replay simulated and real runs, write docs/forecast.md anew (minutes)"
 	@echo "make docs    write the generated pages of docs/ anew"
 	@echo "make wheel   build the distribution into dist/"
+	@echo "make sbom    what the installed product is made of, CycloneDX, into dist/"
+	@echo "make audit   known vulnerabilities of the pinned versions (needs the advisories of PyPI or OSV)"
 	@echo "make clean   remove what the other targets made"
 
 $(READY): constraints.txt pyproject.toml
@@ -53,6 +55,20 @@ docs: $(READY)
 
 wheel: $(READY)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --wheel --outdir dist .
+
+$(BIN)/pip-audit: $(READY)
+	$(BIN)/python -m venv $(VENV)/tools
+	$(VENV)/tools/bin/python -m pip install --quiet cyclonedx-bom==7.5.0 pip-audit==2.10.1
+	ln -sf ../tools/bin/pip-audit $@
+
+sbom: $(BIN)/pip-audit
+	mkdir -p dist
+	$(PYTHON) -m venv --clear $(VENV)/product
+	PIP_CONSTRAINT=constraints.txt $(VENV)/product/bin/python -m pip install --quiet .
+	$(VENV)/tools/bin/cyclonedx-py environment --output-reproducible --of JSON -o dist/sbom.json $(VENV)/product/bin/python
+
+audit: $(BIN)/pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
