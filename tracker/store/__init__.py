@@ -11,6 +11,18 @@ from tracker.store.batch import Changes, Mark, NewStream, StoredStream, StreamBa
 from tracker.store.connection import Journal
 from tracker.store.forecasts import keep_forecast
 from tracker.store.lock import WAIT_S, Owner, RunLock, own_files, running
+from tracker.store.outbox import (
+    Address,
+    ChannelState,
+    Letter,
+    Outbox,
+    ReportRow,
+    Settled,
+    Waiting,
+    outbox_state,
+    report_failures,
+    report_rows,
+)
 from tracker.store.reader import Reader, Rejected, StreamReport
 from tracker.store.schema import SCHEMA_VERSION, migrate_in_child, stored_version
 from tracker.store.writer import Writer
@@ -34,23 +46,33 @@ class Store:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Address",
     "Changes",
+    "ChannelState",
     "Journal",
+    "Letter",
     "Mark",
     "NewStream",
+    "Outbox",
     "Owner",
     "Reader",
     "Rejected",
+    "ReportRow",
     "RunLock",
+    "Settled",
     "Store",
     "StoredStream",
     "StreamBatch",
     "StreamChange",
     "StreamReport",
+    "Waiting",
     "Writer",
     "keep_forecast",
     "migrate_in_child",
+    "outbox_state",
     "own_files",
+    "report_failures",
+    "report_rows",
     "running",
     "stored_version",
 ]

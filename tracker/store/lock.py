@@ -159,7 +159,7 @@ def _owner(text: bytes) -> Owner:
 
 def own_files(database: Path) -> tuple[Path, ...]:
     """Return the files that a store consists of while it is used, there or not."""
-    tails = ("", "-wal", "-shm", "-journal", ".lock", ".running")
+    tails = ("", "-wal", "-shm", "-journal", ".lock", ".running", ".sending-mail", ".sending-webhook")
     return tuple(database.with_name(database.name + tail) for tail in tails)
 
 

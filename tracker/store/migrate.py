@@ -30,7 +30,7 @@ from tracker.store.schema import (
 if TYPE_CHECKING:
     from sqlite_utils import Database, Migrations
 
-STEPS: Final = ("0001_initial", "0002_correction", "0003_forecast")
+STEPS: Final = ("0001_initial", "0002_correction", "0003_forecast", "0004_outbox")
 """Names of the files in migrations/, in order; the n-th one leads to schema version n."""
 
 

@@ -24,7 +24,7 @@ from tracker.store.errors import (
     explained,
 )
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Number of the last migration; kept in the header's user_version by the migration itself."""
 APPLICATION_ID: Final = 0x54524B31
 """Marks the file as ours ("TRK1")."""
