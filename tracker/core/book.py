@@ -9,8 +9,6 @@ one. Marks are a cache: with or without them the answer is the same, to the byte
 from __future__ import annotations
 
 import hashlib
-import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -23,14 +21,16 @@ from tracker.core.history import as_known, known, shorten, superseded
 from tracker.core.interruptions import Verdict
 from tracker.core.lineage import Lineage, trace
 from tracker.core.pieces import Piece, sort_pieces
+from tracker.core.records import Event
 from tracker.core.settings import Settings
 
 _LONG_QUIET_US: Final = 24 * 3600 * 1_000_000
 MARK_EVERY: Final = 32_768
 SEAL_FROM: Final = 500
 """Readings; a shorter attempt is folded again faster than it is looked up."""
-FOLD_VERSION: Final = 3
-"""Raised when the same records fold into other numbers: marks of the old one are ignored."""
+FOLD_VERSION: Final = 4
+"""Raised when the same records fold into other numbers or are written another way: older marks are
+ignored."""
 
 
 class Marks(Protocol):
@@ -53,6 +53,9 @@ class Entry:
     attempt: Attempt
     fold: Fold
     closed: Closed
+    usual_gap_us: int | None = None
+    """What the attempts before it say of a usual gap, and of a usual start-up: `close` was told so."""
+    usual_startup_us: int | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +78,8 @@ class Book:
         self._marks = marks
         self._folds: dict[str, Fold] = {}
         self._work: dict[int, tuple[int, int]] = {}
+        self._reached_us: int | None = None
+        """The latest moment that was asked for: no fold holds anything after it."""
         self._sealed: dict[str, tuple[object, ...]] = {}
         """How far the folds reach that were remembered whole."""
         self.verdicts: dict[str, tuple[object, Verdict | None]] = {}
@@ -107,6 +112,7 @@ class Book:
         if shorten(facts, ((entry.attempt, entry.fold) for entry in entries)):
             lineage = trace(attempts)
             entries = self._fold_all(facts, attempts, lineage, as_of_us)
+        self._reached_us = as_of_us
         warnings += lineage.warnings
         for number, entry in enumerate(entries, 1):
             warnings += _entry_warnings(number, entry)
@@ -201,7 +207,7 @@ class Book:
                 usual_gap_us=usual_gap,
                 usual_startup_us=usual_startup,
             )
-            entries.append(Entry(key, attempt, fold, closed))
+            entries.append(Entry(key, attempt, fold, closed, usual_gap, usual_startup))
             if index in following:
                 resumed = attempts[following[index]].resume_step or 0
                 odometers[index] = _odometer_at(fold, resumed)
@@ -235,7 +241,8 @@ class Book:
 
     def _fold(self, facts: Facts, attempt: Attempt, frame: Frame, key: str, as_of_us: int) -> Fold:
         fold = self._folds.get(key)
-        if fold is None or fold.frame != frame or (fold.at is not None and fold.at > as_of_us):
+        back = self._reached_us is not None and as_of_us < self._reached_us
+        if fold is None or fold.frame != frame or (back and fold.at is not None and fold.at > as_of_us):
             fold = self._begin(frame, key, attempt, as_of_us)
         digest = _digest(frame, attempt)
         while fold.piece < len(attempt.pieces):
@@ -258,12 +265,12 @@ class Book:
                 f"{key} whole", _whole_digest(frame, attempt), step=None, at_us=as_of_us
             )
             if sealed is not None:
-                fold = Fold.from_json(frame, json.loads(zlib.decompress(sealed)))
+                fold = Fold.from_bytes(frame, sealed)
                 self._sealed[key] = _extent(fold)
                 return fold
             body = self._marks.best(key, _digest(frame, attempt), step=frame.cut, at_us=as_of_us)
             if body is not None:
-                return Fold.from_json(frame, json.loads(zlib.decompress(body)))
+                return Fold.from_bytes(frame, body)
         fold = Fold(frame=frame)
         if attempt.pieces:
             fold.offset = attempt.pieces[0].segment.first_offset
@@ -280,7 +287,7 @@ class Book:
         if self._sealed.get(key) == extent:
             return
         self._sealed[key] = extent
-        body = zlib.compress(json.dumps(fold.to_json(), separators=(",", ":")).encode(), 1)
+        body = fold.to_bytes()
         at_us = max(fold.at, attempt.seen_us or 0)
         self._marks.put(
             f"{key} whole", _whole_digest(fold.frame, attempt), step=fold.step, at_us=at_us, body=body
@@ -290,21 +297,22 @@ class Book:
         cut = fold.frame.cut
         if self._marks is None or fold.at is None or (cut is not None and fold.step > cut):
             return
-        body = zlib.compress(json.dumps(fold.to_json(), separators=(",", ":")).encode(), 1)
-        self._marks.put(key, digest, step=fold.step, at_us=fold.at, body=body)
+        self._marks.put(key, digest, step=fold.step, at_us=fold.at, body=fold.to_bytes())
 
 
 def _feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[bool]:
     """Feed the fold what is new of a piece. Yield True for each reading taken, False at `as_of`.
 
     Of a line that yields both, the reading comes first: what begins on its line begins after its steps.
+    What stands after the first later stamp was not written yet.
     """
     stream_id, end = piece.stream.stream_id, piece.end_offset
-    events = [
-        event
-        for event in facts.events(stream_id, start=fold.offset, end=end)
-        if event.at_us is None or event.at_us <= as_of_us
-    ]
+    events: list[Event] = []
+    for event in facts.events(stream_id, start=fold.offset, end=end):
+        if event.at_us is not None and event.at_us > as_of_us:
+            end = event.offset
+            break
+        events.append(event)
     taken = 0
     for reading in facts.readings(stream_id, start=fold.offset, end=end):
         while taken < len(events) and events[taken].offset < reading.offset:

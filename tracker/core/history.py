@@ -7,7 +7,7 @@ the fold knows where a moment lies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -82,6 +82,7 @@ def known(facts: Facts, stream: Stream, as_of_us: int) -> Stream:
     return replace(stream, segments=tuple(segments))
 
 
+NEVER_US: Final = 1 << 62
 _STARTS: Final = (Kind.LAUNCH, Kind.RESTART, Kind.SETTING, Kind.RESUME, Kind.TRAIN_START)
 
 
@@ -150,3 +151,92 @@ def _begins(record: Reading | Event, segment: Segment) -> bool:
 
 def _own(events: list[Event], segment: Segment) -> list[Event]:
     return [event for event in events if not _begins(event, segment)]
+
+
+class Growing:
+    """A segment whose records come one by one, as `known` would have it after each of them."""
+
+    __slots__ = ("_facts", "_records", "_segmenter", "_span", "due_us", "next", "waiting", "whole")
+
+    def __init__(self, facts: Facts, stream_id: int, segment: Segment, end: int | None) -> None:
+        self.whole = segment
+        """As it is when all is known."""
+        self.next: Reading | Event | None = None
+        """The record to come; None before `begin` and after the last one."""
+        self.due_us = NEVER_US
+        """When that is known."""
+        self.waiting: list[Event] = []
+        """Start-up lines without a stamp: they belong to the stamped one that follows."""
+        self._facts = facts
+        self._span = (stream_id, segment.first_offset, end)
+        self._records: Iterator[Reading | Event] = iter(())
+        self._segmenter = Segmenter(_blank(segment))
+
+    @property
+    def begins_us(self) -> int:
+        """Return when its first record is known, or earlier: `begin` then says."""
+        first = self.whole.first
+        return self.whole.start_at_us or 0 if first is None or first[1] is not None else 0
+
+    @property
+    def segment(self) -> Segment:
+        """Return the segment as it stands; the same object as long as it grows."""
+        return self._segmenter.segments[-1]
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether it is known at all."""
+        return self.segment.start_at_us is not None or self.segment.readings > 0
+
+    @property
+    def done(self) -> bool:
+        """Tell whether all of it is known."""
+        return self.due_us == NEVER_US
+
+    def begin(self) -> None:
+        """Look at the first record."""
+        stream_id, start, end = self._span
+        self._records = _in_order(
+            self._facts.readings(stream_id, start=start, end=end),
+            iter(self._facts.events(stream_id, start=start, end=end)),
+        )
+        self.due_us = 0
+        self._look()
+
+    def take(self) -> Reading | Event:
+        """Take in the next record, and return it."""
+        record = self.next
+        assert record is not None
+        segmenter = self._segmenter
+        if isinstance(record, Reading):
+            if self.waiting:
+                segmenter.feed(_own(self.waiting, self.whole))
+                self.waiting.clear()
+            segmenter.feed((record,))
+        elif record.at_us is None and (self.waiting or record.kind in _STARTS):
+            self.waiting.append(record)
+        else:
+            segmenter.feed(_own([*self.waiting, record], self.whole))
+            self.waiting.clear()
+        self._look()
+        return record
+
+    def _look(self) -> None:
+        self.next = next(self._records, None)
+        if self.next is None:
+            self.due_us = NEVER_US
+        elif self.next.at_us is not None and self.next.at_us > self.due_us:
+            self.due_us = self.next.at_us
+
+
+def _in_order(readings: Iterator[Reading], events: Iterator[Event]) -> Iterator[Reading | Event]:
+    """Yield the records of a file as they stand; of one line the reading first."""
+    event = next(events, None)
+    for reading in readings:
+        while event is not None and event.offset < reading.offset:
+            yield event
+            event = next(events, None)
+        yield reading
+    while event is not None:
+        yield event
+        event = next(events, None)

@@ -61,6 +61,14 @@ def trace(attempts: Sequence[Attempt]) -> Lineage:
     return lineage
 
 
+def extend(lineage: Lineage, last: Attempt) -> None:
+    """Bring the lineage's end up to date where only readings and saves of its last attempt were added."""
+    _executed(last)
+    stated = last.resume_step or 0
+    last.last_step = max(last.last_step or stated, stated)
+    lineage.end_step = last.last_step
+
+
 def _executed(attempt: Attempt) -> None:
     steps = [p.segment.last[2] for p in attempt.pieces if p.segment.last is not None]
     steps += [p.segment.top_save for p in attempt.pieces if p.segment.top_save is not None]

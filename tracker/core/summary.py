@@ -6,9 +6,12 @@ Pure. `Book.open` has folded the facts; everything a face shows is computed here
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 
 from tracker.core.attempts import Attempt
 from tracker.core.book import Book, Entry, Opened
+from tracker.core.corrections import Correction
 from tracker.core.facts import Facts
 from tracker.core.failures import mtbf
 from tracker.core.flop import FlopPerToken, flop_per_token
@@ -36,15 +39,33 @@ _EVIDENCE_AFTER_US = 300 * 1_000_000
 
 def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Snapshot:
     """Return the run as of a moment."""
-    opened = book.open(facts, as_of_us=as_of_us)
+    return summed(judge(book, facts, book.open(facts, as_of_us=as_of_us)), rejects=rejects)
+
+
+@dataclass(slots=True, kw_only=True)
+class Judged:
+    """The opened run with the line of every attempt and why it ended: what `summed` adds up."""
+
+    opened: Opened
+    settings: Settings
+    flops: list[FlopPerToken | None]
+    lines: tuple[AttemptLine, ...]
+    stops: tuple[Interruption, ...]
+    said: dict[int, Correction]
+    """What holds of people's corrections, by the number of the attempt."""
+    unplaced: list[str]
+
+
+def judge(book: Book, facts: Facts, opened: Opened) -> Judged:
+    """Return the lines of an opened run, and its interruptions."""
     settings = book.settings
     flops = [_flop(settings, entry.attempt) for entry in opened.entries]
     judged = [_remembered(book, facts, entry, opened) for entry in opened.entries]
     attempts = [entry.attempt for entry in opened.entries]
-    said, unplaced = assigned(attempts, facts.corrections(), as_of_us=as_of_us)
+    said, unplaced = assigned(attempts, facts.corrections(), as_of_us=opened.as_of_us)
     verdicts = [corrected(why, one) for why, one in zip(judged, said, strict=True)]
     lines = tuple(
-        _line(number, entry, why, flop)
+        line_of(number, entry, why, flop)
         for number, (entry, why, flop) in enumerate(zip(opened.entries, verdicts, flops, strict=True), 1)
     )
     stops = interruptions(
@@ -54,6 +75,21 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
         judged=judged,
         manual=[None if one is None else one.manual for one in said],
     )
+    return Judged(
+        opened=opened,
+        settings=settings,
+        flops=flops,
+        lines=lines,
+        stops=stops,
+        said={n: one for n, one in enumerate(said, 1) if one is not None},
+        unplaced=unplaced,
+    )
+
+
+def summed(run: Judged, *, rejects: int = 0) -> Snapshot:
+    """Return the snapshot that the lines add up to."""
+    opened, settings, flops, lines, stops = run.opened, run.settings, run.flops, run.lines, run.stops
+    as_of_us = opened.as_of_us
     sums, warnings = total(lines, settings, as_of_us)
     counted = any(line.gpu_us is not None for line in lines)
     steps = _steps(opened, lines)
@@ -66,7 +102,7 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
         state=_state(lines, opened, tokens),
         attempts=lines,
         interruptions=stops,
-        corrections={n: one for n, one in enumerate(said, 1) if one is not None},
+        corrections=run.said,
         gpu_us=sums if counted else None,
         wall_us={name: sum(line.wall_us[name] for line in lines) for name in ("allocated", *_WALL)},
         goodput_ratio=_goodput(lines, sums, allocated, counted),
@@ -76,7 +112,7 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
         per_trillion=_per_trillion(lines, opened, flops, allocated if counted else 0, tokens, settings),
         mtbf=_mtbf(lines, stops, sums, counted, as_of_us),
         reported=_reported(opened, lines, efficiency.flop_method),
-        step_time_s=_step_time(opened),
+        step_time_s=step_time(opened.entries),
         last_reading_us=max(
             (line.progress_us for line in lines if line.progress_us is not None), default=None
         ),
@@ -86,7 +122,7 @@ def snapshot(book: Book, facts: Facts, *, as_of_us: int, rejects: int = 0) -> Sn
         settings=settings,
         unmatched_jobs=tuple(opened.unmatched),
         rejects=rejects,
-        warnings=tuple(dict.fromkeys([*opened.warnings, *warnings, *unplaced, *_above_one(efficiency)])),
+        warnings=tuple(dict.fromkeys([*opened.warnings, *warnings, *run.unplaced, *_above_one(efficiency)])),
         unknown=tuple(_unknown(lines, tokens, efficiency, settings)),
     )
 
@@ -146,24 +182,27 @@ def _last_events(facts: Facts, attempt: Attempt, opened: Opened) -> list[Event]:
     for piece in [*attempt.pieces[read[-1] if read else 0 :], *attempt.extra]:
         last = piece.segment.last_reading
         start = last.offset if last is not None else piece.segment.first_offset
-        events += _telling(facts, piece, start)
+        events += _telling(facts, piece, start, opened.as_of_us)
     last_us = attempt.last.at_us if attempt.last is not None else attempt.start_us
     since = (last_us if last_us is not None else attempt.start_us) - _EVIDENCE_BACK_US
     until = (attempt.end_us or opened.as_of_us) + _EVIDENCE_AFTER_US
     for piece in opened.evidence:
         own_job = piece.row is not None and piece.row is attempt.row
         if own_job or (piece.at_us <= until and piece.seen_us >= since):
-            found = _telling(facts, piece, piece.segment.first_offset)
+            found = _telling(facts, piece, piece.segment.first_offset, opened.as_of_us)
             events += [e for e in found if (own_job if e.at_us is None else since <= e.at_us <= until)]
     return [e for e in events if e.at_us is None or e.at_us <= opened.as_of_us]
 
 
-def _telling(facts: Facts, piece: Piece, start: int) -> list[Event]:
+def _telling(facts: Facts, piece: Piece, start: int, as_of_us: int) -> list[Event]:
+    """Return what tells of an end; what stands after the first later stamp was not written yet."""
     found = facts.events(piece.stream.stream_id, start=start, end=piece.end_offset)
-    return [e for e in found if e.kind in (Kind.FAILURE, Kind.EXIT)]
+    then = takewhile(lambda e: e.at_us is None or e.at_us <= as_of_us, found)
+    return [e for e in then if e.kind in (Kind.FAILURE, Kind.EXIT)]
 
 
-def _line(number: int, entry: Entry, why: Verdict | None, flop: FlopPerToken | None) -> AttemptLine:
+def line_of(number: int, entry: Entry, why: Verdict | None, flop: FlopPerToken | None) -> AttemptLine:
+    """Return an attempt's line of the ledger."""
     attempt, closed, fold = entry.attempt, entry.closed, entry.fold
     processed = None
     if closed.tokens_net is not None and closed.tokens_lost is not None:
@@ -381,8 +420,9 @@ def _reported(opened: Opened, lines: Sequence[AttemptLine], method: str | None) 
     return Reported()
 
 
-def _step_time(opened: Opened) -> float | None:
-    for entry in reversed(opened.entries):
+def step_time(entries: Sequence[Entry]) -> float | None:
+    """Return the wall time of a step in the last window, seconds."""
+    for entry in reversed(entries):
         if entry.fold.last_step_time_us is not None:
             return entry.fold.last_step_time_us / 1e6
         if entry.fold.typical and entry.fold.typical[-1]:
