@@ -171,6 +171,16 @@ def forecast_now(config: Config, *, as_of_us: int, since_us: int | None = None) 
     return forecasting.ask_store(config, as_of_us=as_of_us, since_us=since_us)
 
 
+def clocks_ahead(config: Config, *, now_us: int) -> list[str]:
+    """Return a sentence for each source whose lines are dated after now."""
+    from tracker.core.clocks import ahead
+
+    if not stored_version(config.store):
+        return []
+    with Reader(config.store) as reader, reader.snapshot():
+        return [found.sentence for found in ahead(reader.streams(), now_us)]
+
+
 def forecast_history(config: Config, *, until_us: int) -> list[Forecast]:
     """Return the forecasts that the store keeps, up to a moment."""
     from tracker import forecasting

@@ -16,6 +16,7 @@ from typing import Final, Literal
 from tracker import trial
 from tracker.commands import Command
 from tracker.config import Config, Source
+from tracker.core.clocks import ahead
 from tracker.core.errors import TrackerError, shown
 from tracker.follow.glob import Pattern, Scan, unrotated
 from tracker.interfaces import Clock
@@ -59,7 +60,7 @@ def look(config: Config, *, clock: Clock, recognise: Recognise) -> Iterator[Find
             else _files(source, config, clock, recognise, looked_at)
         )
         yield from (Finding(level, about, text) for level, text in found)
-    yield from _store(config, looked_at)
+    yield from _store(config, clock, looked_at)
     yield from _port(config, clock)
     yield from _report(config)
 
@@ -161,7 +162,7 @@ def _plain(name: str) -> str:
     return unrotated(os.fsencode(name)).decode("utf-8", "replace")
 
 
-def _store(config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:
+def _store(config: Config, clock: Clock, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:
     place, about = config.store, "store"
     try:
         version = stored_version(place)
@@ -186,10 +187,10 @@ def _store(config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding]
     if not version:
         yield Finding("ok", about, f"{place} does not exist yet: `tracker ingest` or `tracker run` makes it")
         return
-    yield from _stored(config, looked_at)
+    yield from _stored(config, clock, looked_at)
 
 
-def _stored(config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:
+def _stored(config: Config, clock: Clock, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:
     place = config.store
     about = "store"
     owner = running(place)
@@ -204,9 +205,15 @@ def _stored(config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding
             rows = info.rows.get("reading", 0)
             yield Finding("ok", about, f"{place}: whole, {info.file_bytes:,} bytes, {rows:,} readings")
         with Reader(place) as reader:
+            yield from _dated(reader, clock.now_us())
             yield from _held(reader, config, looked_at)
     except TrackerError as error:
         yield Finding("wrong", about, str(error))
+
+
+def _dated(reader: Reader, now_us: int) -> Iterator[Finding]:
+    for found in ahead(reader.streams(), now_us):
+        yield Finding("wrong", "clock", found.sentence)
 
 
 def _held(reader: Reader, config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:

@@ -41,3 +41,6 @@ def status(config: Path, as_of: int | None, as_json: bool) -> None:
     from reports.status import status_pairs
 
     print_pairs(status_pairs(snapshot))
+    if as_of is None:
+        for sentence in app.clocks_ahead(loaded, now_us=as_of_us):
+            click.echo(f"note: {sentence}", err=True)
