@@ -1,0 +1,528 @@
+"""The figures of the daily report as drawings in data units.
+
+Pure: coordinates are finished numbers of the core. One without data is None, never empty axes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from reports.daily_axes import number_axis, time_axis
+from reports.daily_words import Dates, cause, whole_per_cent
+from reports.numbers import hours, per_cent, scaled
+from reports.page import Axis, Band, Bar, Drawing, Figure, Key, Line, Mark, Panel, Role, Rule, Tick
+from tracker.core.daily import DAY_US, Daily
+from tracker.core.forecast.value import Forecast
+from tracker.core.ledger import BUCKETS
+from tracker.core.series import Point
+from tracker.core.snapshot import Snapshot
+from tracker.core.strip import strip
+
+_HOUR_US: Final = 3_600_000_000
+BUCKET_WORDS: Final[Mapping[str, str]] = {
+    "productive": "productive",
+    "lost": "lost work",
+    "startup": "start-up",
+    "checkpoint": "checkpoints",
+    "evaluation": "evaluation",
+    "tail": "after last step",
+    "pending": "pending",
+    "idle": "idle",
+    "other": "unexplained",
+}
+_ROLES: Final[Mapping[str, Role]] = {
+    "productive": "productive",
+    "lost": "lost",
+    "startup": "startup",
+    "checkpoint": "checkpoint",
+    "evaluation": "evaluation",
+    "tail": "tail",
+    "pending": "pending",
+    "idle": "idle",
+    "other": "other",
+}
+_CLASSES: Final[tuple[tuple[Role, str, frozenset[str]], ...]] = (
+    ("cause_gpu", "GPU", frozenset({
+        "gpu", "gpu_hbm", "gpu_sram", "gpu_system_processor", "gpu_thermal", "silent_data_corruption",
+    })),
+    ("cause_network", "network", frozenset({"nic", "network", "nccl_watchdog"})),
+    ("cause_host", "host", frozenset({
+        "host_maintenance", "ssd", "power_supply", "chassis", "io_board", "cpu", "system_memory", "preempted",
+    })),
+    ("cause_storage", "storage", frozenset({"storage"})),
+    ("cause_software", "software", frozenset({"software", "dependency", "out_of_memory", "divergence"})),
+    ("cause_planned", "planned stop", frozenset()),
+    ("cause_unknown", "cause unknown", frozenset()),
+)  # fmt: skip
+_ROWS: Final = 10
+_ROW_US: Final = (6 * _HOUR_US, DAY_US, 7 * DAY_US, 28 * DAY_US, 364 * DAY_US)
+
+
+# -- when it finishes -------------------------------------------------------------------------------
+
+
+def finish_figure(daily: Daily, when: Dates) -> Figure | None:
+    """Return how the forecast finish moved, with its range; None for fewer than three forecasts."""
+    now = daily.forecast
+    told = [f for f in (*daily.history, *((now,) if now is not None else ())) if _middle(f) is not None]
+    told = [f for f in told if f.basis == "measured"]
+    if len(told) < 3:
+        return None
+    plan = daily.plan.finish_us if daily.plan is not None else None
+    exact = _middle(now) if now is not None and now.basis == "exact" else None
+    low, high = _reach(told, [at for at in (plan, exact) if at is not None])
+    last = told[-1]
+    x_low, x_high = float(told[0].as_of_us), float(last.as_of_us)
+    q = last.finish_us
+    assert q is not None
+    rules = []
+    if plan is not None:
+        rules.append(Rule(at=float(plan), across="y", role="plan", label=f"plan {when.short_day(plan)}"))
+    if exact is not None:
+        rules.append(
+            Rule(at=exact, across="y", role="good", label=f"finished {when.short_day(exact)}", dashed=False)
+        )
+    panel = Panel(
+        x=time_axis(x_low, x_high, when, title="forecast made on", most=5),
+        y=time_axis(low, high, when, most=5),
+        title="Finish, as forecast over time",
+        bands=(Band(points=tuple(_ranges(told, low, high)), role="forecast", label="80 % range"),),
+        rules=tuple(rules),
+        lines=(
+            Line(
+                points=tuple((float(f.as_of_us), _clip(_middle(f) or 0.0, low, high)) for f in told),
+                role="forecast",
+            ),
+        ),
+        marks=(
+            Mark(
+                x=x_high,
+                y=_clip(q.p50 or 0.0, low, high),
+                role="forecast",
+                label=when.short_day(q.p50),
+            ),
+        ),
+        grid="both",
+    )
+    first = told[0]
+    alt = (
+        f"Median forecast finish: {when.short_day(_middle(first))} as told on "
+        f"{when.time(first.as_of_us)}, {when.short_day(q.p50)} as told on {when.time(last.as_of_us)}, "
+        f"with 80 percent between {when.short_day(q.p10)} and {when.short_day(q.p90)}."
+    )
+    if plan is not None:
+        alt += f" The plan finishes on {when.short_day(plan)}."
+    return Figure(
+        name="finish",
+        alt=alt,
+        caption="Median forecast and its 80 % range, each made with what was known on that day.",
+        drawing=Drawing(panels=(panel,), height_ratio=0.62),
+    )
+
+
+def _middle(f: Forecast) -> float | None:
+    return f.finish_us.p50 if f.finish_us is not None else None
+
+
+def _reach(told: Sequence[Forecast], also: Sequence[float]) -> tuple[float, float]:
+    """Return the span to show: all medians, the last range; early ranges may reach beyond."""
+    last = told[-1].finish_us
+    assert last is not None
+    middles = [m for f in told if (m := _middle(f)) is not None]
+    seen = [*middles, *also, *(v for v in (last.p10, last.p90) if v is not None)]
+    low, high = min(seen), max(seen)
+    pad = max(0.12 * (high - low), 0.02 * DAY_US)
+    return low - pad, high + pad
+
+
+def _ranges(told: Sequence[Forecast], low: float, high: float) -> list[tuple[float, float, float]]:
+    found = []
+    for f in told:
+        q = f.finish_us
+        assert q is not None
+        bottom = q.p10 if q.p10 is not None else low
+        top = q.p90 if q.p90 is not None else high
+        found.append((float(f.as_of_us), _clip(bottom, low, high), _clip(top, low, high)))
+    return found
+
+
+def _clip(value: float, low: float, high: float) -> float:
+    return min(max(value, low), high)
+
+
+def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
+    """Return tokens in the model over time, against the plan, with the way to the target."""
+    s, plan, f = daily.snapshot, daily.plan, daily.forecast
+    points = [(float(p.at_us), p.tokens_net) for p in daily.series.points if p.tokens_net is not None]
+    if len(points) < 3:
+        return None
+    target = plan.target_tokens if plan is not None else None
+    start = float(daily.series.points[0].from_us)
+    done = points[-1][1]
+    ends = [points[-1][0], float(s.as_of_us) if s.state != "finished" else points[-1][0]]
+    lines, bands, marks, rules = [], [], [], []
+    if plan is not None and plan.start_us is not None and plan.finish_us is not None and target:
+        line = ((float(plan.start_us), 0.0), (float(plan.finish_us), target))
+        lines.append(Line(points=line, role="plan", label="plan", dashed=True))
+        start, ends = min(start, float(plan.start_us)), [*ends, float(plan.finish_us)]
+    q = f.finish_us if f is not None and f.basis in ("measured", "plan") else None
+    if q is not None and q.p10 is not None and q.p50 is not None and q.p90 is not None and target:
+        now = float(s.as_of_us)
+        bands.append(Band(points=_fan(now, done, target, q.p10, q.p90), role="forecast", label="80 %"))
+        lines.append(Line(points=((now, done), (q.p50, target)), role="forecast", dashed=True))
+        marks.append(Mark(x=q.p50, y=target, role="forecast", label=when.short_day(q.p50)))
+        ends.append(q.p90)
+    if target:
+        rules.append(Rule(at=target, across="y", role="muted", label=f"target {scaled(target)}"))
+    lines.append(Line(points=tuple(points), role="run"))
+    marks.append(Mark(x=points[-1][0], y=done, role="run", label=scaled(done)))
+    top = max([done, *([target] if target else [])])
+    panel = Panel(
+        x=time_axis(start, max(ends), when, most=5),
+        y=number_axis(0.0, top * 1.02, scaled, most=5),
+        title="Tokens in the model",
+        bands=tuple(bands),
+        rules=tuple(rules),
+        lines=tuple(lines),
+        marks=tuple(marks),
+        grid="both",
+    )
+    alt = f"Tokens in the model: {scaled(done)} on {when.time(points[-1][0])}"
+    if plan is not None and plan.tokens_due is not None:
+        alt += f"; {scaled(plan.tokens_due)} were due by the plan"
+    if target:
+        alt += f"; the target is {scaled(target)}"
+    return Figure(
+        name="tokens",
+        alt=alt + ".",
+        caption="Tokens in the model, the plan's straight line"
+        + (", and the 80 % range of the way to the target." if bands else "."),
+        drawing=Drawing(panels=(panel,), height_ratio=0.62),
+    )
+
+
+def _fan(
+    now: float, done: float, target: float, p10: float, p90: float
+) -> tuple[tuple[float, float, float], ...]:
+    if p90 <= now or p10 <= now:
+        return ((now, done, target), (max(p90, now + 1), target, target))
+    low = done + (target - done) * (p10 - now) / (p90 - now)
+    return ((now, done, done), (p10, low, target), (p90, target, target))
+
+
+# -- where the time went ----------------------------------------------------------------------------
+
+
+def waterfall_figure(daily: Daily) -> Figure | None:
+    """Return the way from allocated to productive GPU-hours, of the last day and of the whole run."""
+    whole = daily.snapshot.gpu_us
+    if whole is None or not whole["allocated"]:
+        return None
+    day = daily.day.gpu_us if daily.day is not None and daily.day.gpu_us["allocated"] > 0 else None
+    spent = [
+        name for name in BUCKETS if name != "productive" and (whole[name] or (day is not None and day[name]))
+    ]
+    sides = [("Whole run", whole)] if day is None else [("Last day", day), ("Whole run", whole)]
+    panels = tuple(
+        _waterfall(title, gpu_us, spent, named=number == 0) for number, (title, gpu_us) in enumerate(sides)
+    )
+    told = "; ".join(
+        f"{title.lower()}: {hours(gpu_us['allocated'] / 3.6e9)} GPU-hours allocated, of them "
+        + ", ".join(
+            f"{hours(gpu_us[name] / 3.6e9)} {BUCKET_WORDS[name]}"
+            for name in ("productive", *spent)
+            if gpu_us[name]
+        )
+        for title, gpu_us in sides
+    )
+    return Figure(
+        name="waterfall",
+        alt=told[:1].upper() + told[1:] + ".",
+        caption="From allocated to productive GPU-hours. The parts sum to the allocation exactly.",
+        drawing=Drawing(
+            panels=panels, beside=len(panels) > 1, height_ratio=(0.055 if day else 0.075) * (len(spent) + 3)
+        ),
+    )
+
+
+def _waterfall(title: str, gpu_us: Mapping[str, int], spent: Sequence[str], *, named: bool) -> Panel:
+    whole = gpu_us["allocated"]
+    left = whole
+    rows: list[tuple[str, float, float, Role, int]] = [("allocated", 0.0, float(whole), "muted", whole)]
+    for name in spent:
+        after = left - gpu_us[name]
+        rows.append((
+            BUCKET_WORDS[name],
+            float(min(left, after)),
+            float(max(left, after)),
+            _ROLES[name],
+            gpu_us[name],
+        ))
+        left = after
+    rows.append(("productive", float(min(0, left)), float(max(0, left)), "productive", left))
+    low = min(0.0, *(r[1] for r in rows))
+    high = max(float(whole), *(r[2] for r in rows))
+    return Panel(
+        x=Axis(low=low, high=high * 1.3),
+        y=Axis(
+            low=-0.6,
+            high=len(rows) - 0.4,
+            flipped=True,
+            ticks=tuple(Tick(at=float(n), text=row[0] if named else "") for n, row in enumerate(rows)),
+        ),
+        title=title,
+        bars=tuple(
+            Bar(
+                x0=x0,
+                x1=x1,
+                y0=n - 0.36,
+                y1=n + 0.36,
+                role=role,
+                label=hours(value / 3.6e9) + ("" if n == 0 else f"  {per_cent(value / whole)}"),
+                outline=n == 0,
+            )
+            for n, (_, x0, x1, role, value) in enumerate(rows)
+        ),
+        grid="none",
+    )
+
+
+# -- how fast it is ---------------------------------------------------------------------------------
+
+
+def speed_figure(daily: Daily, when: Dates) -> Figure | None:
+    """Return MFU and step time over time; None for fewer than three points."""
+    points = daily.series.points
+    panels = []
+    mfu = [(p, p.mfu_ratio) for p in points if p.mfu_ratio is not None]
+    step = [(p, p.step_time_s) for p in points if p.step_time_s is not None]
+    if len(mfu) >= 3:
+        plan = daily.plan.mfu_ratio if daily.plan is not None else None
+        panels.append(_over_time(mfu, when, daily, "MFU of executed steps", whole_per_cent, plan=plan))
+    if len(step) >= 3:
+        panels.append(_over_time(step, when, daily, "Step time", _seconds))
+    if not panels:
+        return None
+    told = []
+    if mfu:
+        told.append(f"MFU {per_cent(mfu[0][1])} at first, {per_cent(mfu[-1][1])} at the end")
+    if step:
+        told.append(f"step time {_seconds(step[0][1])} at first, {_seconds(step[-1][1])} at the end")
+    alt = "; ".join(told)
+    return Figure(
+        name="speed",
+        alt=alt[:1].upper() + alt[1:] + ".",
+        caption=f"Each point is a mean over {_width(daily.series.width_s)} of training; saves and "
+        "evaluations are left out, gaps are times without a step.",
+        drawing=Drawing(panels=tuple(panels), height_ratio=0.2 * len(panels) + 0.05),
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s" if value < 1000 else f"{value:,.0f} s"
+
+
+def _width(width_s: int) -> str:
+    for unit_s, one, several in (
+        (86400, "a day", "days"),
+        (3600, "an hour", "hours"),
+        (60, "a minute", "minutes"),
+    ):
+        if width_s >= unit_s:
+            return one if width_s < 2 * unit_s else f"{width_s / unit_s:g} {several}"
+    return "a second" if width_s == 1 else f"{width_s} seconds"
+
+
+def _over_time(
+    told: Sequence[tuple[Point, float]],
+    when: Dates,
+    daily: Daily,
+    title: str,
+    said: object,
+    *,
+    plan: float | None = None,
+) -> Panel:
+    assert callable(said)
+    values = sorted(value for _, value in told)
+    low, high = values[len(values) // 50], values[-1 - len(values) // 50]
+    seen = [low, high, *([plan] if plan is not None and 0.6 * low < plan < 1.6 * high else [])]
+    pad = max(0.15 * (max(seen) - min(seen)), 0.04 * max(seen))
+    y = number_axis(max(0.0, min(seen) - pad), max(seen) + pad, said, most=3)
+    runs: list[list[tuple[float, float]]] = []
+    before: Point | None = None
+    for point, value in told:
+        at = (point.from_us + point.at_us) / 2
+        if (
+            before is None
+            or point.attempt != before.attempt
+            or (point.from_us - before.at_us > 3 * daily.series.width_s * 1e6)
+        ):
+            runs.append([])
+        runs[-1].append((at, _clip(value, y.low, y.high)))
+        before = point
+    return Panel(
+        x=time_axis(float(told[0][0].from_us), float(told[-1][0].at_us), when, most=8),
+        y=y,
+        title=title,
+        rules=(
+            (Rule(at=plan, across="y", role="plan", label=f"plan {said(plan)}"),)
+            if plan is not None and y.low <= plan <= y.high
+            else ()
+        ),
+        lines=tuple(Line(points=tuple(run), role="run", thin=True) for run in runs),
+        marks=(),
+        grid="both",
+    )
+
+
+# -- attempts ---------------------------------------------------------------------------------------
+
+
+def attempts_figure(daily: Daily, when: Dates) -> Figure | None:
+    """Return the attempts as a time line in rows of a day, a week or more, their ends by cause."""
+    s = daily.snapshot
+    pieces = strip(s)
+    if not pieces or pieces[-1].end_us - pieces[0].start_us < 60_000_000:
+        return None
+    start, row_us, rows = _rows(pieces[0].start_us, max(p.end_us for p in pieces), when)
+    bars: list[Bar] = []
+    for piece in pieces:
+        for n in range(rows):
+            x0 = max(piece.start_us, start + n * row_us)
+            x1 = min(piece.end_us, start + (n + 1) * row_us)
+            if x1 > x0:
+                bars.append(
+                    _piece(x0 - start - n * row_us, x1 - start - n * row_us, n, piece.what, piece.attempt)
+                )
+    marks, used = [], set()
+    for stop in s.interruptions:
+        role, _ = cause_class(stop.kind, stop.cause)
+        used.add(role)
+        n = min(rows - 1, (stop.at_us - start) // row_us)
+        marks.append(
+            Mark(
+                x=float(stop.at_us - start - n * row_us),
+                y=float(n),
+                role=role,
+                shape="tick",
+                hint=f"{when.time(stop.at_us)}: {cause(stop.cause)}",
+            )
+        )
+    whats = {piece.what for piece in pieces}
+    keys = [Key(role=_ROLES[what], text=BUCKET_WORDS[what]) for what in BUCKETS if what in whats]
+    keys += [Key(role=role, text=f"▎{text}") for role, text, _ in _CLASSES if role in used]
+    return Figure(
+        name="attempts",
+        alt=_attempts_said(s, when),
+        caption=f"Each row is {_row_said(row_us)}; a stroke is an interruption, in the colour of its cause.",
+        drawing=Drawing(
+            panels=(
+                Panel(
+                    x=_within(row_us, start, when),
+                    y=Axis(
+                        low=-0.6,
+                        high=rows - 0.4,
+                        flipped=True,
+                        ticks=tuple(
+                            Tick(at=float(n), text=_row_name(start + n * row_us, row_us, when))
+                            for n in range(rows)
+                        ),
+                    ),
+                    bars=tuple(bars),
+                    marks=tuple(marks),
+                    grid="x",
+                ),
+            ),
+            height_ratio=0.06 + 0.032 * max(rows, 2),
+            keys=tuple(keys),
+        ),
+    )
+
+
+def _piece(x0: int, x1: int, row: int, what: str, attempt: int) -> Bar:
+    tall = 0.34 if what in ("productive", "lost") else 0.2
+    return Bar(
+        x0=float(x0),
+        x1=float(x1),
+        y0=row - tall,
+        y1=row + tall,
+        role=_ROLES[what],
+        hint=f"attempt {attempt}: {BUCKET_WORDS[what]}",
+    )
+
+
+def cause_class(kind: str, name: str) -> tuple[Role, str]:
+    """Return the colour and the name of a cause's group."""
+    if kind == "planned":
+        return "cause_planned", "planned stop"
+    found = next((row for row in _CLASSES if name in row[2]), _CLASSES[-1])
+    return found[0], found[1]
+
+
+def _rows(first_us: int, last_us: int, when: Dates) -> tuple[int, int, int]:
+    """Return where the first row begins, how long a row is, and how many there are."""
+    span = last_us - first_us
+    if span <= 12 * _HOUR_US:
+        return first_us, span, 1
+    for row_us in _ROW_US:
+        start = _row_start(first_us, row_us, when)
+        rows = -(-(last_us - start) // row_us)
+        if rows <= _ROWS:
+            return start, row_us, rows
+    row_us = -(-span // _ROWS)
+    return first_us, row_us, _ROWS
+
+
+def _row_start(at_us: int, row_us: int, when: Dates) -> int:
+    local = when.at(at_us)
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    if row_us < DAY_US:
+        midnight = midnight.replace(hour=local.hour // 6 * 6)
+    elif row_us > DAY_US:
+        midnight -= dt.timedelta(days=local.weekday())
+    return round((midnight - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(microseconds=1))
+
+
+def _within(row_us: int, start: int, when: Dates) -> Axis:
+    if row_us == DAY_US:
+        ticks = [Tick(at=float(h * _HOUR_US), text=f"{h:02d}:00") for h in range(0, 25, 4)]
+    elif row_us == 7 * DAY_US:
+        names = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+        ticks = [Tick(at=float(n * DAY_US), text=name) for n, name in enumerate(names)]
+    elif row_us == 6 * _HOUR_US:
+        ticks = [Tick(at=float(h * _HOUR_US), text=f"+{h} h") for h in range(7)]
+    elif row_us < DAY_US:
+        found = time_axis(float(start), float(start + row_us), when, most=8).ticks
+        ticks = [Tick(at=tick.at - start, text=tick.text) for tick in found]
+    else:
+        step = max(1, row_us // DAY_US // 7)
+        ticks = [Tick(at=float(n * step * DAY_US), text=f"day {n * step + 1}") for n in range(7)]
+    return Axis(low=0.0, high=float(row_us), ticks=tuple(ticks))
+
+
+def _row_name(at_us: int, row_us: int, when: Dates) -> str:
+    if row_us < DAY_US and row_us != 6 * _HOUR_US:
+        return ""
+    return when.time(at_us) if row_us < DAY_US else when.short_day(at_us)
+
+
+def _row_said(row_us: int) -> str:
+    said = {6 * _HOUR_US: "six hours", DAY_US: "a day", 7 * DAY_US: "a week", 28 * DAY_US: "four weeks"}
+    return said.get(row_us, "the whole run" if row_us <= 12 * _HOUR_US else f"{row_us // DAY_US} days")
+
+
+def _attempts_said(s: Snapshot, when: Dates) -> str:
+    count = len(s.attempts)
+    text = f"{count} attempt{'s' if count != 1 else ''} since {when.time(s.attempts[0].start_us)}"
+    by: dict[str, int] = {}
+    for stop in s.interruptions:
+        name = cause_class(stop.kind, stop.cause)[1]
+        by[name] = by.get(name, 0) + 1
+    if by:
+        told = ", ".join(
+            f"{n} {name}" for name, n in sorted(by.items(), key=lambda item: (-item[1], item[0]))
+        )
+        text += f"; {len(s.interruptions)} interruption{'s' if len(s.interruptions) != 1 else ''}: {told}"
+    return text + "."

@@ -1,0 +1,338 @@
+"""The first page of the daily report: key figures, and when the run finishes.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from reports.daily_words import Dates, apart, length, points, signed, whole_per_cent
+from reports.numbers import UNKNOWN, count, hours, per_cent, scaled
+from reports.page import Block, KeyFigure, KeyFigures, Paragraph, Tone
+from reports.tables import Table
+from tracker.core.daily import DAY_US, Compared, Daily
+from tracker.core.forecast.value import Quantiles
+
+_MOVED_DAYS = 0.05
+
+
+def key_figures(daily: Daily, when: Dates) -> list[Block]:
+    """Return the figures that a reader looks at first; those without any data are left out."""
+    found = [
+        _finish(daily, when),
+        _tokens(daily),
+        _goodput(daily),
+        _mfu(daily),
+        _per_trillion(daily),
+        _gpu_hours(daily),
+        _cost(daily),
+        _interruptions(daily),
+    ]
+    shown = tuple(figure for figure in found if figure is not None)
+    return [KeyFigures(figures=shown)] if shown else []
+
+
+def _finish(daily: Daily, when: Dates) -> KeyFigure | None:
+    f = daily.forecast
+    q = f.finish_us if f is not None else None
+    if f is None or q is None or q.p50 is None:
+        return None
+    compared = daily.figures.finish_us
+    tone: Tone = "plain"
+    plan = ""
+    if compared.against_plan is not None:
+        tone = {"behind": "warning", "far behind": "problem"}.get(daily.pace, "plain")  # type: ignore[assignment]
+        late = compared.against_plan / DAY_US
+        side = "after" if late > 0 else "before"
+        plan = f"{length(late)} {side} the plan’s {when.short_day(compared.plan)}"
+        if daily.pace == "on plan":
+            plan = f"on plan ({when.short_day(compared.plan)})"
+    change = ""
+    if compared.since is not None and f.basis != "exact":
+        change = _moved(compared.since)
+    if f.basis == "exact":
+        name, convention = "Finished", f"at {when.at(q.p50):%H:%M} {when.zone_name}"
+    else:
+        name = "Finish, even odds"
+        convention = f"80 %: {when.short_day(q.p10)} to {when.short_day(q.p90)}"
+        if f.basis == "plan":
+            convention += "; from the plan"
+    return KeyFigure(
+        name=name, value=when.short_day(q.p50), change=change, plan=plan, convention=convention, tone=tone
+    )
+
+
+def _moved(since_us: float) -> str:
+    days = since_us / DAY_US
+    if abs(days) < _MOVED_DAYS:
+        return "unmoved since a day ago"
+    return f"{length(days)} {'later' if days > 0 else 'earlier'} than a day ago"
+
+
+def _tokens(daily: Daily) -> KeyFigure | None:
+    tokens = daily.figures.tokens
+    if tokens.now is None:
+        return None
+    target = daily.plan.target_tokens if daily.plan is not None else None
+    share = Compared(now=tokens.now, plan=target).ratio_to_plan
+    plan = ""
+    if tokens.ratio_to_plan is not None and daily.snapshot.state != "finished":
+        plan = f"{apart(tokens.ratio_to_plan, 'more than', 'less than')} due by now"
+        plan = plan.replace("equal to due by now", "as due by now")
+    return KeyFigure(
+        name="Tokens in the model",
+        value=scaled(tokens.now),
+        change=f"+{scaled(tokens.since)} in a day"
+        if tokens.since is not None and tokens.since >= 0
+        else (f"−{scaled(-tokens.since)} in a day" if tokens.since is not None else ""),
+        plan=plan,
+        convention=f"{per_cent(share)} of {scaled(target)}" if target else "",
+    )
+
+
+def _goodput(daily: Daily) -> KeyFigure | None:
+    whole, day = daily.figures.goodput, daily.figures.goodput_day
+    if day.now is not None:
+        before = " on the day before" if day.since is not None else ""
+        low = day.since is not None and day.since <= -0.05
+        return KeyFigure(
+            name="Goodput, last day",
+            value="below zero" if day.now < 0 else per_cent(day.now),
+            change=points(day.since) + before,
+            plan=f"planned {per_cent(day.plan)}" if day.plan is not None else "",
+            convention=f"whole run {per_cent(whole.now)}",
+            tone="warning" if low or day.now < 0 else "plain",
+        )
+    if whole.now is None:
+        return None
+    return KeyFigure(
+        name="Goodput",
+        value=per_cent(whole.now),
+        plan=f"planned {per_cent(whole.plan)}" if whole.plan is not None else "",
+        convention="productive / allocated",
+    )
+
+
+def _mfu(daily: Daily) -> KeyFigure | None:
+    m, compared = daily.snapshot.mfu, daily.figures.mfu
+    if compared.now is None:
+        return None
+    peak = UNKNOWN if m.peak_flop_per_s is None else f"{m.peak_flop_per_s / 1e12:,g}"
+    return KeyFigure(
+        name="MFU",
+        value=per_cent(compared.now),
+        change=f"{points(compared.since)} in a day" if compared.since is not None else "",
+        plan=f"planned {per_cent(compared.plan)}" if compared.plan is not None else "",
+        convention=f"{m.flop_method} over {peak} TFLOP/s {m.reference_precision}",
+    )
+
+
+def _per_trillion(daily: Daily) -> KeyFigure | None:
+    compared = daily.figures.hours_per_trillion
+    if compared.now is None:
+        return None
+    change = ""
+    if compared.since is not None:
+        change = f"{signed(hours(abs(compared.since)), compared.since)} in a day"
+    return KeyFigure(
+        name="GPU-hours per 10¹² tokens",
+        value=hours(compared.now),
+        change=change,
+        plan=f"{apart(compared.ratio_to_plan)} the plan’s {hours(compared.plan)}"
+        if compared.ratio_to_plan is not None
+        else "",
+        convention="allocated, for tokens kept",
+    )
+
+
+def _gpu_hours(daily: Daily) -> KeyFigure | None:
+    gpu_us = daily.snapshot.gpu_us
+    if gpu_us is None:
+        return None
+    whole = daily.figures.gpu_hours
+    finished = daily.snapshot.state == "finished"
+    at_finish = "" if whole.now is None or finished else f"{scaled(whole.now)} at the finish"
+    used = Compared(now=gpu_us["allocated"] / 3.6e9, plan=whole.plan) if finished else whole
+    return KeyFigure(
+        name="GPU-hours allocated",
+        value=hours(gpu_us["allocated"] / 3.6e9),
+        change=f"+{hours(daily.day.gpu_us['allocated'] / 3.6e9)} in a day" if daily.day is not None else "",
+        plan=f"{apart(used.ratio_to_plan)} the plan’s {scaled(used.plan)}"
+        if used.ratio_to_plan is not None
+        else "",
+        convention=at_finish,
+    )
+
+
+def _cost(daily: Daily) -> KeyFigure | None:
+    paid = daily.money
+    if paid is None or paid.total is None:
+        return None
+    whole = daily.figures.cost
+    finished = daily.snapshot.state == "finished"
+    day = daily.day.cost if daily.day is not None else None
+    used = Compared(now=paid.total, plan=whole.plan) if finished else whole
+    return KeyFigure(
+        name=f"Cost, {paid.currency}",
+        value=scaled(paid.total),
+        change=f"+{scaled(day)} in a day" if day is not None else "",
+        plan=f"{apart(used.ratio_to_plan)} the plan’s {scaled(used.plan)}"
+        if used.ratio_to_plan is not None
+        else "",
+        convention="" if whole.now is None or finished else f"{scaled(whole.now)} at the finish",
+    )
+
+
+def _interruptions(daily: Daily) -> KeyFigure | None:
+    s = daily.snapshot
+    if not s.attempts:
+        return None
+    unexpected = sum(1 for stop in s.interruptions if stop.kind == "unexpected")
+    mtbf = s.mtbf.job_hours
+    return KeyFigure(
+        name="Unexpected stops",
+        value=count(unexpected),
+        change=f"{daily.day.unexpected} in the last day" if daily.day is not None else "",
+        convention=f"one every {hours(mtbf)} h" if mtbf is not None else "none so far",
+    )
+
+
+# -- when it finishes -------------------------------------------------------------------------------
+
+
+def finish_blocks(daily: Daily, when: Dates) -> list[Block]:
+    """Return what the forecast says, why it moved, and its range as a table."""
+    f = daily.forecast
+    if f is None:
+        return []
+    if f.basis == "none":
+        return [Paragraph(text=f"No finish is forecast: {'; '.join(f.reasons)}.")]
+    found: list[Block] = []
+    for text, tone in _sentences(daily, when):
+        found.append(Paragraph(text=text, tone=tone))
+    if f.basis != "exact":
+        found.append(_range_table(daily, when))
+    return found
+
+
+def _sentences(daily: Daily, when: Dates) -> list[tuple[str, Tone]]:
+    f, s = daily.forecast, daily.snapshot
+    assert f is not None
+    q = f.finish_us
+    found: list[tuple[str, Tone]] = []
+    if f.basis == "exact" or q is None:
+        return found
+    if q.p50 is not None:
+        text = f"Even odds to be done by {when.time(q.p50)} {when.zone_name}"
+        if q.p10 is not None and q.p90 is not None:
+            text += f"; 80 % of outcomes lie between {when.time(q.p10)} and {when.time(q.p90)}"
+        found.append((text + ".", "plain"))
+    if daily.pace == "far behind" and f.days_behind_plan is not None and daily.plan is not None:
+        found.append((
+            f"It is more than a tenth of its planned length behind: {length(f.days_behind_plan)} after "
+            f"{when.day(daily.plan.finish_us)}.",
+            "problem",
+        ))
+    if f.move is not None:
+        found.append((_why_moved(daily), "plain"))
+    plan = s.settings.plan if s.settings is not None else None
+    for ratio, what in (
+        (f.by_deadline_ratio, "to be done by the deadline"),
+        (f.by_reservation_end_ratio, "to be done before the reservation ends"),
+        (f.within_budget_ratio, "to stay within the budget"),
+    ):
+        if ratio is not None and plan is not None:
+            found.append((f"{_chance(ratio)} {what}.", "warning" if ratio < 0.5 else "plain"))
+    if f.drivers:
+        top = f.drivers[0]
+        found.append((
+            f"{whole_per_cent(top.share_ratio)} of the range comes from {_DRIVERS[top.name]}.",
+            "plain",
+        ))
+    return found
+
+
+_DRIVERS = {
+    "rate": "how fast steps will be",
+    "stops": "how often the run stops and what a stop costs",
+    "outages": "rare long outages",
+    "overhead": "evaluation and saves",
+    "stages": "stages that have not begun",
+    "start": "when it goes on",
+}
+_MOVERS = {
+    "progress": "progress against what was expected",
+    "tokens": "a changed target",
+    "rate": "the rate of training",
+    "goodput": "the goodput to come",
+    "plan": "the GPU count",
+    "range": "the chance of stops",
+}
+
+
+def _why_moved(daily: Daily) -> str:
+    f = daily.forecast
+    assert f is not None
+    assert f.move is not None
+    days = f.move.us / DAY_US
+    if abs(days) < _MOVED_DAYS:
+        return "The median has not moved in the last day."
+    side = "later" if days > 0 else "earlier"
+    parts = [p for p in sorted(f.move.parts, key=lambda p: -abs(p.us)) if abs(p.us) >= _MOVED_DAYS * DAY_US]
+    told = ", ".join(
+        f"{_MOVERS.get(p.name, p.name)} {signed(f'{abs(p.us) / DAY_US:.1f}', p.us)}" for p in parts[:3]
+    )
+    text = f"In the last day the median moved {length(days)} {side}"
+    return f"{text} (days: {told})." if told else f"{text}."
+
+
+def _chance(ratio: float) -> str:
+    if ratio < 0.01:
+        return "Less than 1 % probability"
+    if ratio > 0.99:
+        return "More than 99 % probability"
+    return f"{ratio * 100:.0f} % probability"
+
+
+def _range_table(daily: Daily, when: Dates) -> Table:
+    f, figures = daily.forecast, daily.figures
+    assert f is not None
+    rows = []
+    finish = f.finish_us
+    if finish is not None:
+        moved = figures.finish_us.since
+        rows.append((
+            f"finish ({when.zone_name})",
+            *(when.time(v) for v in (finish.p10, finish.p50, finish.p90)),
+            when.time(figures.finish_us.plan) if figures.finish_us.plan is not None else UNKNOWN,
+            UNKNOWN
+            if moved is None
+            else "±0 days"
+            if abs(moved) < _MOVED_DAYS * DAY_US
+            else signed(f"{abs(moved) / DAY_US:.1f}", moved) + " days",
+        ))
+    for name, q, compared in (
+        ("GPU-hours", f.gpu_hours, figures.gpu_hours),
+        (f"cost, {f.currency}", f.cost, figures.cost),
+        ("energy, MWh", f.energy_mwh, figures.energy_mwh),
+    ):
+        if q is not None:
+            rows.append((name, *_quantiles(q), _amount(compared.plan), _change(compared)))
+    return Table(
+        title="At the finish, whole run",
+        headings=("", ">P10", ">P50", ">P90", ">plan", ">in a day"),
+        rows=rows,
+    )
+
+
+def _quantiles(q: Quantiles) -> tuple[str, str, str]:
+    return _amount(q.p10), _amount(q.p50), _amount(q.p90)
+
+
+def _amount(value: float | None) -> str:
+    return UNKNOWN if value is None else hours(value)
+
+
+def _change(compared: Compared) -> str:
+    if compared.since is None:
+        return UNKNOWN
+    return signed(hours(abs(compared.since)), compared.since)

@@ -1,0 +1,355 @@
+"""The words of the daily report: dates as people say them, causes by name, the verdict.
+
+Pure. All rounding of the report is here and in `reports/numbers.py`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reports.numbers import UNKNOWN, hours, scaled
+from reports.page import Tone, shortened
+from tracker.core.daily import Compared, Daily, Period, StopGroup
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_NUMBERS: Final = (
+    "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+)  # fmt: skip
+_FELL: Final = 0.01
+"""A change of goodput worth a word in the verdict."""
+
+CAUSES: Final[Mapping[str, tuple[str, str]]] = {
+    "gpu": ("GPU fault", "GPU faults"),
+    "gpu_hbm": ("GPU memory fault", "GPU memory faults"),
+    "gpu_sram": ("GPU SRAM fault", "GPU SRAM faults"),
+    "gpu_system_processor": ("GPU system processor fault", "GPU system processor faults"),
+    "gpu_thermal": ("overheated GPU", "overheated GPUs"),
+    "silent_data_corruption": ("silent data corruption", "silent data corruptions"),
+    "nic": ("network card fault", "network card faults"),
+    "network": ("network fault", "network faults"),
+    "nccl_watchdog": ("NCCL time-out", "NCCL time-outs"),
+    "host_maintenance": ("host maintenance", "host maintenances"),
+    "software": ("software error", "software errors"),
+    "dependency": ("failed dependency", "failed dependencies"),
+    "ssd": ("SSD fault", "SSD faults"),
+    "power_supply": ("power supply fault", "power supply faults"),
+    "chassis": ("chassis fault", "chassis faults"),
+    "io_board": ("IO board fault", "IO board faults"),
+    "cpu": ("CPU fault", "CPU faults"),
+    "system_memory": ("system memory fault", "system memory faults"),
+    "storage": ("storage failure", "storage failures"),
+    "out_of_memory": ("out-of-memory error", "out-of-memory errors"),
+    "preempted": ("preemption", "preemptions"),
+    "time_limit": ("time limit", "time limits"),
+    "operator": ("stop by hand", "stops by hand"),
+    "divergence": ("divergence", "divergences"),
+    "unknown": ("stop of unknown cause", "stops of unknown cause"),
+}
+"""One and several of each cause, as a person says it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dates:
+    """Writes moments in one zone."""
+
+    zone: dt.tzinfo
+    zone_name: str
+    year: int
+    """Dates of this year are written without it."""
+
+    def at(self, at_us: float) -> dt.datetime:
+        """Return a moment in the zone."""
+        return (_EPOCH + dt.timedelta(microseconds=round(at_us))).astimezone(self.zone)
+
+    def day(self, at_us: float | None) -> str:
+        """Return "14 March", with the year where it is another one."""
+        if at_us is None:
+            return "not in sight"
+        when = self.at(at_us)
+        return f"{when.day} {when:%B}" + (f" {when.year}" if when.year != self.year else "")
+
+    def short_day(self, at_us: float | None) -> str:
+        """Return "14 Mar"."""
+        if at_us is None:
+            return "not in sight"
+        when = self.at(at_us)
+        return f"{when.day} {when:%b}" + (f" {when.year}" if when.year != self.year else "")
+
+    def time(self, at_us: float | None) -> str:
+        """Return "14 Mar 09:20"."""
+        return self.short_day(at_us) + ("" if at_us is None else f" {self.at(at_us):%H:%M}")
+
+    def full(self, at_us: float) -> str:
+        """Return "14 March 2026, 09:20 UTC"."""
+        when = self.at(at_us)
+        return f"{when.day} {when:%B} {when.year}, {when:%H:%M} {self.zone_name}"
+
+
+def dates(zone: dt.tzinfo, zone_name: str, as_of_us: int) -> Dates:
+    """Return a writer of moments; the year of the report goes without saying."""
+    year = (_EPOCH + dt.timedelta(microseconds=as_of_us)).astimezone(zone).year
+    return Dates(zone=zone, zone_name=zone_name, year=year)
+
+
+def number(value: int) -> str:
+    """Return a small number in words.
+
+    >>> number(3), number(40)
+    ('three', '40')
+    """
+    return _NUMBERS[value] if 0 <= value < len(_NUMBERS) else f"{value:,}"
+
+
+def many(count: int, one: str, several: str) -> str:
+    """Return a count with its noun.
+
+    >>> many(1, "day", "days"), many(4, "day", "days")
+    ('one day', 'four days')
+    """
+    return f"{number(count)} {one if count == 1 else several}"
+
+
+def cause(name: str, count: int = 1) -> str:
+    """Return a cause as a person says it.
+
+    >>> cause("nccl_watchdog", 3), cause("of tomorrow")
+    ('NCCL time-outs', 'of tomorrow')
+    """
+    found = CAUSES.get(name)
+    return name if found is None else found[0 if count == 1 else 1]
+
+
+def a_cause(name: str) -> str:
+    """Return one of a cause, with its article.
+
+    >>> a_cause("nccl_watchdog"), a_cause("out_of_memory"), a_cause("host_maintenance")
+    ('an NCCL time-out', 'an out-of-memory error', 'host maintenance')
+    """
+    said = cause(name)
+    if name in ("host_maintenance", "silent_data_corruption", "divergence", "preempted"):
+        return said
+    if name == "time_limit":
+        return "its time limit"
+    return ("an " if said[0] in "aeiouAEIO" or said.startswith(("NCCL", "SSD")) else "a ") + said
+
+
+def length(days: float) -> str:
+    """Return a length of time as people say it.
+
+    >>> length(4.2), length(1.3), length(0.4), length(0.01), length(45.0)
+    ('four days', '1.3 days', '10 hours', '14 minutes', '45 days')
+    """
+    size = abs(days)
+    if size >= 2.75:
+        return many(round(size), "day", "days")
+    if size >= 0.97:
+        text = f"{size:.1f}"
+        return "one day" if text == "1.0" else f"{text.removesuffix('.0')} days"
+    if size >= 1 / 24:
+        return many(round(size * 24), "hour", "hours")
+    return many(max(1, round(size * 1440)), "minute", "minutes")
+
+
+def whole_per_cent(ratio: float | None) -> str:
+    """Return a ratio in whole per cent.
+
+    >>> whole_per_cent(0.874)
+    '87 %'
+    """
+    return UNKNOWN if ratio is None else f"{ratio * 100:.0f} %"
+
+
+def points(change: float | None) -> str:
+    """Return a change of a ratio in percentage points, with its sign.
+
+    >>> points(-0.048), points(0.0001), points(None)
+    ('−4.8 points', '±0 points', '')
+    """
+    if change is None:
+        return ""
+    text = f"{abs(change) * 100:.1f}"
+    if text == "0.0":
+        return "±0 points"
+    return f"{'+' if change > 0 else '−'}{text} points"
+
+
+def signed(text: str, change: float) -> str:
+    """Return text of a size with the sign of its change: a real minus, for print.
+
+    >>> signed("4.8", -4.8)
+    '−4.8'
+    """
+    return ("+" if change > 0 else "−") + text if text.strip("0.") else text
+
+
+def apart(ratio: float | None, more: str = "above", less: str = "below") -> str:
+    """Return how far a figure is from the plan's.
+
+    >>> apart(1.031), apart(0.9), apart(1.0002)
+    ('3.1 % above', '10 % below', 'equal to')
+    """
+    if ratio is None:
+        return ""
+    off = ratio - 1
+    text = f"{abs(off) * 100:.1f}" if abs(off) < 0.0995 else f"{abs(off) * 100:.0f}"
+    if text == "0.0":
+        return "equal to"
+    return f"{text} % {more if off > 0 else less}"
+
+
+def money(value: float | None, currency: str) -> str:
+    """Return an amount of money.
+
+    >>> money(77633.2, "USD"), money(2_540_000, "EUR"), money(None, "USD")
+    ('77,633 USD', '2.540M EUR', '—')
+    """
+    if value is None:
+        return UNKNOWN
+    return f"{scaled(value)} {currency}"
+
+
+# -- the verdict ------------------------------------------------------------------------------------
+
+
+def verdict(daily: Daily, when: Dates) -> tuple[str, Tone]:
+    """Return one or two sentences that a tired reader understands, and how to take them."""
+    s = daily.snapshot
+    if s.state == "waiting":
+        return _joined(["No attempt was seen yet", _finish(daily, when)]), "plain"
+    lead, tone = _lead(daily, when)
+    parts = [lead, _finish(daily, when), _goodput(daily)] if s.state != "finished" else [
+        _finish(daily, when), _spent(daily), _overall(daily)
+    ]  # fmt: skip
+    return _joined(parts), tone
+
+
+def _joined(parts: list[str]) -> str:
+    said = [part for part in parts if part]
+    text = "; ".join(said)
+    return text[:1].upper() + text[1:] + "."
+
+
+def _lead(daily: Daily, when: Dates) -> tuple[str, Tone]:
+    s = daily.snapshot
+    quiet = daily.health.quiet_s
+    since = "" if s.last_reading_us is None else f" since {when.time(s.last_reading_us)}"
+    if s.state == "stalled":
+        ago = "" if quiet is None else f", {length(quiet / 86400)} without progress"
+        return f"stalled{since}{ago}", "problem"
+    if s.state == "down":
+        last = s.interruptions[-1] if s.interruptions else None
+        by = "" if last is None else f": {a_cause(last.cause)} ended attempt {last.attempt}"
+        ended = None if last is None else last.at_us
+        return f"down since {when.time(ended)}{by}" if ended is not None else "down", "problem"
+    if s.state == "starting":
+        return "starting: no attempt is at a step yet", "plain"
+    return "", _tone(daily)
+
+
+def _tone(daily: Daily) -> Tone:
+    if daily.pace in ("behind", "far behind"):
+        return "warning" if daily.pace == "behind" else "problem"
+    fell = daily.figures.goodput_day.since
+    if fell is not None and fell <= -0.05:
+        return "warning"
+    return "good" if daily.pace in ("on plan", "ahead") else "plain"
+
+
+def _finish(daily: Daily, when: Dates) -> str:
+    f, s = daily.forecast, daily.snapshot
+    if f is None or f.finish_us is None:
+        if s.state == "finished":
+            return "finished"
+        why = f"{f.reasons[0]}" if f is not None and f.reasons else ""
+        return f"no finish is forecast ({shortened(why, 120)})" if why else "no finish is forecast"
+    middle = f.finish_us.p50
+    if middle is None:
+        return "the finish is more than 20 years away at this pace"
+    if f.basis == "exact":
+        verb = "finished on" if s.state == "finished" else "reached its target on"
+        return f"{verb} {when.day(middle)}{_late(daily)}"
+    text = f"finishes {when.day(middle)}{_late(daily)}"
+    if f.basis == "plan":
+        return f"{text}, by the plan alone: no rate was measured yet"
+    if f.inputs is not None and s.wall_us.get("productive", 0) < 3_600_000_000:
+        return f"{text}; that rests on less than an hour of steps"
+    return text
+
+
+def _late(daily: Daily) -> str:
+    f = daily.forecast
+    late = f.days_behind_plan if f is not None else None
+    if late is None or not daily.pace:
+        return ""
+    if daily.pace == "on plan":
+        return ", on plan"
+    return f", {length(late)} {'late' if late > 0 else 'early'}"
+
+
+def _goodput(daily: Daily) -> str:
+    change = daily.figures.goodput_day
+    if change.now is not None and change.now < 0:
+        return f"in the last day more work was thrown away than done{_because(daily, falling=True)}"
+    if change.now is not None and change.before is not None:
+        if abs(change.now - change.before) < _FELL:
+            return f"goodput {whole_per_cent(change.now)}, as the day before"
+        falling = change.now < change.before
+        verb = "fell" if falling else "rose"
+        before = "below zero" if change.before < 0 else whole_per_cent(change.before)
+        because = _because(daily, falling=falling)
+        return f"goodput {verb} from {before} to {whole_per_cent(change.now)}{because}"
+    if change.now is not None:
+        return f"goodput {whole_per_cent(change.now)} in the last day"
+    return _overall(daily)
+
+
+def _overall(daily: Daily) -> str:
+    ratio = daily.snapshot.goodput_ratio
+    return "" if ratio is None else f"goodput {whole_per_cent(ratio)} over the whole run"
+
+
+def _because(daily: Daily, *, falling: bool) -> str:
+    """Name what weighs most of the day's loss; nothing where no stop does."""
+    day, grown = daily.day, daily.grown
+    if day is None or not falling:
+        return ""
+    if grown in ("lost", "startup", "tail") and day.stops:
+        return f" because of {stops_said(day)}"
+    said = {
+        "checkpoint": "because saves took longer",
+        "evaluation": "because of more evaluation",
+        "idle": "because more GPUs were paid for and idle",
+        "other": "for reasons that the logs do not tell",
+    }
+    return f" {said[grown]}" if grown in said else ""
+
+
+def stops_said(day: Period) -> str:
+    """Return a day's interruptions by their dearest cause."""
+    found = day.dearest
+    if found is None:
+        return "no interruption"
+    top, alone = found
+    if alone or top.kind == "planned":
+        return _group(top)
+    return f"{many(day.unexpected, 'interruption', 'interruptions')}, mostly {_group(top)}"
+
+
+def _group(group: StopGroup) -> str:
+    if group.cause == "operator" and group.count == 1:
+        return "a stop by hand that threw work away" if group.gpu_hours else "a stop by hand"
+    return a_cause(group.cause) if group.count == 1 else f"{number(group.count)} {cause(group.cause, 2)}"
+
+
+def _spent(daily: Daily) -> str:
+    allocated = daily.snapshot.gpu_us["allocated"] / 3.6e9 if daily.snapshot.gpu_us is not None else None
+    if allocated is None:
+        return ""
+    text = f"{hours(allocated)} GPU-hours"
+    planned = Compared(now=allocated, plan=daily.plan.gpu_hours if daily.plan is not None else None)
+    if planned.ratio_to_plan is not None:
+        text += f", {apart(planned.ratio_to_plan, 'more than', 'fewer than')} planned"
+    return text

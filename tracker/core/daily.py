@@ -1,0 +1,526 @@
+"""A run as its daily report shows it: now against a day before and the plan, with what stands beside it.
+
+Pure: snapshots and forecasts in, finished numbers out. A report prints them and computes nothing.
+
+The last day is the exact difference of two snapshots. What a restart of that day threw away counts as lost
+in it, also where it was trained before: then a bucket of the day may be below zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from tracker.core.chain import Chain, published_chains
+from tracker.core.definitions import GoodputByDefinition, goodput_definitions
+from tracker.core.errors import TrackerError
+from tracker.core.failures import CauseTable
+from tracker.core.forecast.value import Forecast
+from tracker.core.interruptions import Interruption
+from tracker.core.ledger import BUCKETS
+from tracker.core.metrics import gpu_hours_per_trillion_tokens, mfu
+from tracker.core.plan import Plan
+from tracker.core.references import differences, find_run
+from tracker.core.run_facts import chains_of, point_of, run_facts, run_variance
+from tracker.core.run_failures import (
+    RunAdvice,
+    RunCheckpoints,
+    RunFailures,
+    run_advice,
+    run_causes,
+    run_checkpoints,
+    run_failures,
+)
+from tracker.core.run_money import EPOCH, Costs, Drawn, Loss, costs, drawn
+from tracker.core.run_plan import plan_beside_run
+from tracker.core.series import Series
+from tracker.core.snapshot import Snapshot
+from tracker.core.variance import Variance
+
+DAY_US: Final = 86_400_000_000
+_HOUR_US: Final = 3_600_000_000
+_STEPS_US: Final = tuple(
+    [hours * _HOUR_US for hours in (1, 2, 4, 6, 12)] + [days * DAY_US for days in (1, 2, 4, 7, 14, 28)]
+)
+_MOMENTS: Final = 14
+_PUBLISHED: Final = 4
+_MOST: Final = 0.6
+_FAR_RATIO: Final = 0.1
+_ON_PLAN_DAYS: Final = 0.5
+_ON_PLAN_RATIO: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A figure now, a day before, and as planned; what is unknown is None."""
+
+    now: float | None
+    before: float | None = None
+    plan: float | None = None
+
+    @property
+    def since(self) -> float | None:
+        """Return now minus before."""
+        return self.now - self.before if self.now is not None and self.before is not None else None
+
+    @property
+    def against_plan(self) -> float | None:
+        """Return now minus plan."""
+        return self.now - self.plan if self.now is not None and self.plan is not None else None
+
+    @property
+    def ratio_to_plan(self) -> float | None:
+        """Return now over plan."""
+        return self.now / self.plan if self.now is not None and self.plan else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopGroup:
+    """Interruptions of one cause."""
+
+    cause: str
+    kind: str
+    """"unexpected" or "planned"."""
+    count: int
+    gpu_hours: float | None
+    """Detection, restart and redone steps of all of them; None where no GPU count is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """What happened between two moments."""
+
+    start_us: int
+    end_us: int
+    gpu_us: Mapping[str, int]
+    """GPU-microseconds: `allocated` and every bucket, the exact difference of two snapshots."""
+    goodput_ratio: float | None
+    """Below zero where more was thrown away than made; None where nothing was allocated."""
+    shares: Mapping[str, float]
+    """Each bucket over the allocation without what is pending; empty where nothing was allocated."""
+    mfu_ratio: float | None
+    tokens_net: float | None
+    hours_per_trillion: float | None
+    cost: float | None
+    energy_mwh: float | None
+    stops: tuple[StopGroup, ...]
+    """By kind and cause, the dearest first."""
+    interruptions: tuple[Interruption, ...]
+    """All of it, planned ones too."""
+
+    @property
+    def dearest(self) -> tuple[StopGroup, bool] | None:
+        """Return the dearest group, and whether it stands for nearly all that stops cost."""
+        if not self.stops:
+            return None
+        top = self.stops[0]
+        whole = math.fsum(group.gpu_hours or 0.0 for group in self.stops)
+        alone = len(self.stops) == 1 or (whole > 0 and (top.gpu_hours or 0.0) >= _MOST * whole)
+        return top, alone
+
+    @property
+    def unexpected(self) -> int:
+        """Return how many unexpected interruptions there were."""
+        return sum(group.count for group in self.stops if group.kind == "unexpected")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSide:
+    """What the plan says of the same things; what it does not say is None."""
+
+    start_us: int | None = None
+    finish_us: int | None = None
+    target_tokens: float | None = None
+    tokens_due: float | None = None
+    """On a straight line from the planned start to the planned finish."""
+    gpu_hours: float | None = None
+    """Of the final run, later stages included."""
+    cost: float | None = None
+    energy_mwh: float | None = None
+    mfu_ratio: float | None = None
+    goodput_ratio: float | None = None
+    hours_per_trillion: float | None = None
+    assumed: tuple[str, ...] = ()
+    """Keys of it that nobody gave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How well the tracker could see, as of the moment of the report."""
+
+    files: int = 0
+    """Files that hold a record."""
+    unrecognised: tuple[str, ...] = ()
+    """Files that no collector reads."""
+    rejects: Mapping[str, int] = field(default_factory=dict)
+    """Lines that looked like ours and could not be used, by reason."""
+    quiet_s: float | None = None
+    """Since the last sign of progress."""
+    problems: tuple[str, ...] = ()
+    """In sentences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The figures that a reader looks at first."""
+
+    finish_us: Compared
+    """Of the median; the plan's finish beside it."""
+    gpu_hours: Compared
+    """Whole run, at the finish."""
+    cost: Compared
+    energy_mwh: Compared
+    tokens: Compared
+    """In the model; the plan's side is what was due by now."""
+    goodput: Compared
+    """Whole run."""
+    goodput_day: Compared
+    """Last day beside the day before it."""
+    mfu: Compared
+    """Over productive time."""
+    mfu_day: Compared
+    hours_per_trillion: Compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daily:
+    """Everything that one daily report shows."""
+
+    snapshot: Snapshot
+    """Now, with its forecast."""
+    before: Snapshot | None
+    """A day before; None where the run had not begun."""
+    day: Period | None
+    """The last day; None where the run is younger, or ended before it."""
+    grown: str
+    """The bucket whose share grew most from the day before to the last day; "" without a day."""
+    day_before: Period | None
+    """The day before that; None where the run is younger."""
+    figures: Figures
+    plan: PlanSide | None
+    """None without a plan."""
+    pace: str
+    """"ahead", "on plan", "behind", "far behind", or "" where it cannot be told."""
+    history: tuple[Forecast, ...]
+    """Forecasts of earlier moments, in order of time."""
+    losses: tuple[Loss | None, ...]
+    """By interruption of the snapshot."""
+    variance: Variance | None
+    failures: RunFailures | None
+    causes: CauseTable
+    checkpoints: RunCheckpoints | None
+    advice: RunAdvice | None
+    chains: tuple[Chain, ...]
+    """Plan and run, then the published runs that stand nearest, in the order of their file."""
+    differs: Mapping[str, tuple[str, ...]]
+    """What stands between the run and each published run, by its name."""
+    definitions: tuple[GoodputByDefinition, ...]
+    series: Series
+    """Tokens, step time and MFU over time."""
+    money: Costs | None
+    energy: Drawn | None
+    health: Health
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """Return the forecast of the moment."""
+        return self.snapshot.forecast
+
+
+def daily(
+    snapshot: Snapshot,
+    *,
+    before: Snapshot | None = None,
+    earlier: Snapshot | None = None,
+    history: Sequence[Forecast] = (),
+    series: Series | None = None,
+    health: Health | None = None,
+) -> Daily:
+    """Return the report's value of a run: `before` is a day before, `earlier` two days before.
+
+    `history` may hold forecasts of any moment; those at or after the snapshot's are left out.
+    """
+    money, energy = costs(snapshot), drawn(snapshot)
+    losses = money.losses if money is not None else tuple(None for _ in snapshot.interruptions)
+    began = before is not None and bool(before.attempts)
+    day = _period(snapshot, before, losses) if began and before is not None else None
+    if day is not None and snapshot.state == "finished" and not day.gpu_us["allocated"]:
+        day = None
+    day_before = None
+    if day is not None and before is not None and earlier is not None and earlier.attempts:
+        day_before = _period(before, earlier, losses[: len(before.interruptions)])
+    plan = _plan_side(snapshot)
+    point = point_of(snapshot)
+    published = _nearest(snapshot, point)
+    return Daily(
+        snapshot=snapshot,
+        before=before if began else None,
+        day=day,
+        day_before=day_before,
+        grown=_grown(day, day_before),
+        figures=_figures(snapshot, before if began else None, day, day_before, plan),
+        plan=plan,
+        pace=_pace(snapshot, plan),
+        history=tuple(
+            sorted((f for f in history if f.as_of_us < snapshot.as_of_us), key=lambda f: f.as_of_us)
+        ),
+        losses=losses,
+        variance=run_variance(snapshot),
+        failures=run_failures(snapshot),
+        causes=run_causes(snapshot),
+        checkpoints=run_checkpoints(snapshot),
+        advice=_advice(snapshot),
+        chains=(*chains_of(snapshot), *published),
+        differs={row.name: _differs(row.name, point) for row in published},
+        definitions=goodput_definitions(run_facts(snapshot)) if snapshot.attempts else (),
+        series=series or Series(),
+        money=money,
+        energy=energy,
+        health=health or Health(),
+    )
+
+
+def history_moments(start_us: int | None, until_us: int) -> tuple[int, ...]:
+    """Return moments of a run's past, evenly back from a moment, at which to ask for the forecast again.
+
+    >>> [m // 3_600_000_000 for m in history_moments(0, 5 * 3_600_000_000)]
+    [1, 2, 3, 4]
+    """
+    if start_us is None or until_us <= start_us:
+        return ()
+    span = until_us - start_us
+    step = next((s for s in _STEPS_US if span <= s * _MOMENTS), None)
+    if step is None:
+        step = math.ceil(span / _MOMENTS / DAY_US) * DAY_US
+    count = (span - 1) // step
+    return tuple(until_us - k * step for k in range(count, 0, -1))
+
+
+def _period(now: Snapshot, before: Snapshot, losses: Sequence[Loss | None]) -> Period | None:
+    if now.gpu_us is None or before.gpu_us is None:
+        return None
+    gpu_us = {name: now.gpu_us[name] - before.gpu_us[name] for name in ("allocated", *BUCKETS)}
+    whole = gpu_us["allocated"] - gpu_us["pending"]
+    tokens = _minus(now.tokens.seen, before.tokens.seen)
+    within = [
+        (stop, loss)
+        for stop, loss in zip(now.interruptions, losses, strict=True)
+        if before.as_of_us < stop.at_us <= now.as_of_us
+    ]
+    return Period(
+        start_us=before.as_of_us,
+        end_us=now.as_of_us,
+        gpu_us=gpu_us,
+        goodput_ratio=gpu_us["productive"] / whole if whole > 0 else None,
+        shares={name: gpu_us[name] / whole for name in BUCKETS} if whole > 0 else {},
+        mfu_ratio=_mfu(now, before, gpu_us["productive"]),
+        tokens_net=_minus(_in_model(now), _in_model(before)),
+        hours_per_trillion=gpu_hours_per_trillion_tokens(tokens=round(tokens), gpu_us=whole)
+        if tokens is not None and tokens > 0 and whole > 0
+        else None,
+        cost=_minus(_paid(now), _paid(before)),
+        energy_mwh=_minus(_used(now), _used(before)),
+        stops=_groups(within),
+        interruptions=tuple(stop for stop, _ in within),
+    )
+
+
+def _grown(day: Period | None, before: Period | None) -> str:
+    if day is None:
+        return ""
+    was = before.shares if before is not None else {}
+    loss = [name for name in day.shares if name not in ("productive", "pending")]
+    return max(loss, key=lambda name: day.shares[name] - was.get(name, 0.0), default="")
+
+
+def _groups(within: Sequence[tuple[Interruption, Loss | None]]) -> tuple[StopGroup, ...]:
+    by: dict[tuple[str, str], list[Loss | None]] = {}
+    for stop, loss in within:
+        by.setdefault((stop.kind, stop.cause), []).append(loss)
+    groups = [
+        StopGroup(
+            cause=cause,
+            kind=kind,
+            count=len(found),
+            gpu_hours=None
+            if any(loss is None for loss in found)
+            else math.fsum(loss.gpu_hours for loss in found if loss is not None),
+        )
+        for (kind, cause), found in by.items()
+    ]
+    return tuple(sorted(groups, key=lambda g: (-(g.gpu_hours or 0.0), -g.count, g.cause)))
+
+
+def _mfu(now: Snapshot, before: Snapshot, productive_us: int) -> float | None:
+    """Return MFU of a period; None where restarts took back what was trained before it."""
+    peak = now.mfu.peak_flop_per_s
+    flop = _minus(_flop(now), _flop(before))
+    if peak is None or flop is None or flop <= 0 or productive_us <= 0:
+        return None
+    return mfu(flop=flop, gpu_us=productive_us, peak_flop_per_s=peak)
+
+
+def _flop(snapshot: Snapshot) -> float | None:
+    found = [line.flop for line in snapshot.attempts if line.steps_net]
+    known = [flop for flop in found if flop is not None]
+    return math.fsum(known) if found and len(known) == len(found) else None
+
+
+def _in_model(snapshot: Snapshot) -> float | None:
+    net = snapshot.tokens.net
+    return None if net is None else float(net + (snapshot.tokens.inherited or 0))
+
+
+def _paid(snapshot: Snapshot) -> float | None:
+    found = costs(snapshot)
+    return None if found is None else found.total
+
+
+def _used(snapshot: Snapshot) -> float | None:
+    found = drawn(snapshot)
+    return None if found is None else found.mwh
+
+
+def _minus(now: float | None, before: float | None) -> float | None:
+    return now - before if now is not None and before is not None else None
+
+
+def _plan_side(snapshot: Snapshot) -> PlanSide | None:
+    if snapshot.settings is None or snapshot.settings.plan is None:
+        return None
+    try:
+        plan = plan_beside_run(snapshot)
+        estimate = plan.estimate()
+    except TrackerError:
+        return PlanSide(finish_us=snapshot.plan_finish_us, target_tokens=snapshot.tokens.planned)
+    start = None if plan.start is None else int((plan.start - EPOCH).total_seconds()) * 1_000_000
+    inputs = snapshot.forecast.inputs if snapshot.forecast is not None else None
+    target = inputs.target_tokens if inputs is not None else plan.target_tokens
+    return PlanSide(
+        start_us=start,
+        finish_us=snapshot.plan_finish_us,
+        target_tokens=target,
+        tokens_due=_due(start, snapshot.plan_finish_us, target, snapshot.as_of_us),
+        gpu_hours=estimate.final_gpu_hours if estimate is not None else None,
+        cost=plan.cost(),
+        energy_mwh=plan.energy_mwh(),
+        mfu_ratio=_given(plan, "mfu"),
+        goodput_ratio=_given(plan, "goodput"),
+        hours_per_trillion=snapshot.per_trillion.plan,
+        assumed=plan.assumed,
+    )
+
+
+def _given(plan: Plan, name: str) -> float:
+    return float(getattr(plan, name))
+
+
+def _due(start_us: int | None, finish_us: int | None, target: float | None, as_of_us: int) -> float | None:
+    if start_us is None or finish_us is None or target is None or finish_us <= start_us:
+        return None
+    return target * min(1.0, max(0.0, (as_of_us - start_us) / (finish_us - start_us)))
+
+
+def _pace(snapshot: Snapshot, plan: PlanSide | None) -> str:
+    """Judge the median: within half a day and 2 % of the planned length it is on plan, beyond 10 % far."""
+    late = snapshot.forecast.days_behind_plan if snapshot.forecast is not None else None
+    if late is None or plan is None or plan.finish_us is None:
+        return ""
+    near, far = _ON_PLAN_DAYS, math.inf
+    if plan.start_us is not None:
+        planned = (plan.finish_us - plan.start_us) / DAY_US
+        near, far = min(near, _ON_PLAN_RATIO * planned), _FAR_RATIO * planned
+    if abs(late) <= near:
+        return "on plan"
+    if late < 0:
+        return "ahead"
+    return "far behind" if late >= far else "behind"
+
+
+def _figures(
+    snapshot: Snapshot,
+    before: Snapshot | None,
+    day: Period | None,
+    day_before: Period | None,
+    plan: PlanSide | None,
+) -> Figures:
+    now = snapshot.forecast
+    then = before.forecast if before is not None else None
+    p = plan or PlanSide()
+
+    def middle(name: str, planned: float | None) -> Compared:
+        found = [getattr(f, name) if f is not None else None for f in (now, then)]
+        values = [q.p50 if q is not None else None for q in found]
+        return Compared(now=values[0], before=values[1], plan=planned)
+
+    return Figures(
+        finish_us=middle("finish_us", p.finish_us),
+        gpu_hours=middle("gpu_hours", p.gpu_hours),
+        cost=middle("cost", p.cost),
+        energy_mwh=middle("energy_mwh", p.energy_mwh),
+        tokens=Compared(now=_in_model(snapshot), before=_of(before, _in_model), plan=p.tokens_due),
+        goodput=Compared(
+            now=snapshot.goodput_ratio,
+            before=_of(before, lambda s: s.goodput_ratio),
+            plan=p.goodput_ratio,
+        ),
+        goodput_day=Compared(
+            now=_of(day, lambda d: d.goodput_ratio),
+            before=_of(day_before, lambda d: d.goodput_ratio),
+            plan=p.goodput_ratio,
+        ),
+        mfu=Compared(
+            now=snapshot.mfu.productive_ratio,
+            before=_of(before, lambda s: s.mfu.productive_ratio),
+            plan=p.mfu_ratio,
+        ),
+        mfu_day=Compared(
+            now=_of(day, lambda d: d.mfu_ratio),
+            before=_of(day_before, lambda d: d.mfu_ratio),
+            plan=p.mfu_ratio,
+        ),
+        hours_per_trillion=Compared(
+            now=snapshot.per_trillion.realised,
+            before=_of(before, lambda s: s.per_trillion.realised),
+            plan=p.hours_per_trillion,
+        ),
+    )
+
+
+_Whole = TypeVar("_Whole")
+
+
+def _of(whole: _Whole | None, read: Callable[[_Whole], float | None]) -> float | None:
+    return None if whole is None else read(whole)
+
+
+def _advice(snapshot: Snapshot) -> RunAdvice | None:
+    try:
+        return run_advice(snapshot)
+    except TrackerError:
+        return None
+
+
+def _nearest(snapshot: Snapshot, point: Mapping[str, object]) -> tuple[Chain, ...]:
+    """Return the published runs on the same device first, then those of the nearest size; never a ranking."""
+    rows = published_chains()
+    settings = snapshot.settings
+    size = settings.model.active_params if settings is not None else None
+
+    def far(row: Chain) -> tuple[bool, float]:
+        theirs = find_run(row.name)
+        apart = 0.0 if size is None else abs(math.log(theirs.active_params / size))
+        return "gpu" in point and theirs.gpu != point["gpu"], apart
+
+    near = sorted(rows, key=far)[:_PUBLISHED]
+    return tuple(row for row in rows if row in near)
+
+
+def _differs(name: str, point: Mapping[str, object]) -> tuple[str, ...]:
+    theirs = find_run(name)
+    there: dict[str, object] = {"gpu": theirs.gpu}
+    if theirs.precision is not None:
+        there["precision"] = theirs.precision
+    return differences(run=point, reference=there, names=("gpu", "precision"))
