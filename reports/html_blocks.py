@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from reports.page import Block, Figure, Heading, KeyFigure, KeyFigures, Notes, Paragraph, Section, clean
@@ -111,8 +112,22 @@ def figure(one: Figure) -> str:
     )
 
 
+def without_bars(one: Table) -> Table:
+    """Return a table without the columns that have no heading: bars drawn of characters, for a terminal."""
+    kept = [number for number, heading in enumerate(one.headings) if heading.strip(">")]
+    if len(kept) == len(one.headings):
+        return one
+    return replace(
+        one,
+        headings=[one.headings[n] for n in kept],
+        rows=[[row[n] for n in kept] for row in one.rows],
+        foot=None if one.foot is None else [one.foot[n] for n in kept],
+    )
+
+
 def table(one: Table) -> str:
     """Return a table that scrolls in itself where it is too wide; its first column names the row."""
+    one = without_bars(one)
     numeric = [number for number, heading in enumerate(one.headings, start=1) if heading.startswith(">")]
     style = " ".join(f"n{number}" for number in numeric)
     names = "".join(f'<th scope="col">{text(name.removeprefix(">"))}' for name in one.headings)

@@ -233,14 +233,14 @@ footer { margin:1.6rem 0 2.5rem; color:var(--muted); font-size:.87rem }
 footer ul {
   list-style:none; display:flex; flex-wrap:wrap; gap:.2rem 1.1rem; padding:0; margin:.2rem 0;
 }
-@media (max-width:44rem) {
+@media (max-width:48rem) {
   body { font-size:15px }
   .wrap { padding:0 .8rem }
   section { padding:.9rem .85rem 1rem; border-radius:6px }
   .verdict { font-size:1.12rem; padding:.8rem .9rem }
   .wide { display:none }
   .narrow { display:block }
-  .narrow svg { width:100% }
+  .narrow svg { width:100%; max-width:30rem }
   .cards { grid-template-columns:repeat(auto-fill,minmax(8.2rem,1fr)); gap:.8rem .9rem }
   .cards .value { font-size:1.15rem }
   .stops summary { grid-template-columns:1.1rem 1.8rem 1fr auto; gap:0 .5rem; padding:.5rem 0 }
