@@ -27,6 +27,7 @@ from tracker.core.energy import energy_mwh, overhead
 from tracker.core.errors import InvalidValue
 from tracker.core.flop import FlopPerToken, flop_per_token
 from tracker.core.hardware import Peak, lookup
+from tracker.core.memo import remembered
 from tracker.core.plan_parts import (
     Assumption,
     Estimate,
@@ -308,6 +309,7 @@ class Plan:
             causal=self.causal,
         )
 
+    @remembered
     def estimate(self) -> Estimate | None:
         """Return what the plan comes to, or None while `missing` is not empty.
 

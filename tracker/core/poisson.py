@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -55,6 +56,7 @@ def gamma_q(a: float, x: float) -> float:
     return 1.0 - _series(a, x) if x < a + 1 else _fraction(a, x)
 
 
+@lru_cache(maxsize=256)
 def gamma_p_inverse(a: float, p: float) -> float:
     """Return x with P(a, x) = p.
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from tracker.core.errors import InvalidValue, TrackerError
 from tracker.core.hardware import Peak, canonical_precision, lookup, peak_flop_per_s, peak_given
 from tracker.core.ledger import AttemptLine
+from tracker.core.memo import remembered
 from tracker.core.metrics import mfu
 from tracker.core.plan import DEFAULTS, Plan
 from tracker.core.plan_check import with_measured
@@ -105,7 +106,12 @@ def anchored(plan: Plan, lines: Sequence[AttemptLine]) -> Plan:
     gpus = plan.gpus
     if gpus is None:
         gpus = next((line.gpus for line in lines if line.gpus is not None), None)
-    start = plan.start if plan.start is not None or not lines else moment(lines[0].start_us)
+    return _anchored(plan, gpus, lines[0].start_us if lines else None)
+
+
+@remembered
+def _anchored(plan: Plan, gpus: int | None, first_us: int | None) -> Plan:
+    start = plan.start if plan.start is not None or first_us is None else moment(first_us)
     return plan if (start, gpus) == (plan.start, plan.gpus) else replace(plan, gpus=gpus, start=start)
 
 
