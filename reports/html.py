@@ -81,3 +81,24 @@ def _table(table: Table) -> str:
     notes = "".join(f"<p>{text(note)}</p>" for note in table.notes)
     drawn = f"<table><thead>{head}</thead><tbody>{body}</tbody>{foot}</table>"
     return f'<h2>{text(table.title)}</h2><div class="scroll">{drawn}</div>{notes}'
+
+
+def index(rows: Sequence[tuple[str, str, Snapshot | None, Sequence[str]]], *, version: str) -> str:
+    """Return the page of several runs: name, path of its page, snapshot, and what is wrong, of each."""
+    parts = [
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<meta http-equiv="refresh" content="{REFRESH_S}">',
+        f"<title>Training runs</title><style>{_STYLE}</style></head><body><h1>Training runs</h1>",
+        "<table><thead><tr><th>run</th><th>state</th><th>problems</th></tr></thead><tbody>",
+    ]
+    for run, path, snapshot, problems in rows:
+        state = snapshot.state if snapshot is not None else "no snapshot yet"
+        cells = (f'<a href="{text(path)}">{text(run)}</a>', text(state), text("; ".join(problems)))
+        parts.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    parts.append(
+        '</tbody></table><p><a href="/metrics">metrics</a> · <a href="/api/v1/runs">runs</a> · '
+        '<a href="/readyz">readyz</a> · <a href="/healthz">healthz</a> · '
+        f"tracker {text(version)}</p></body></html>\n"
+    )
+    return "".join(parts)

@@ -15,7 +15,7 @@ import pytest
 from tests.core.story import T0, us
 from tests.factories import ListFacts
 from tests.test_forecast import asked, facts, finished, settings, steady
-from tests.test_sidecar import Hands, Stub, a_config, values
+from tests.test_sidecar import Hands, Stub, a_config, a_sidecar, values
 from tracker import app
 from tracker.clock import SystemClock
 from tracker.core.documents import status_document
@@ -25,7 +25,6 @@ from tracker.exporter import Exporter
 from tracker.families import Page
 from tracker.forecasting import DAY_US, ask_store, history, keep
 from tracker.outlook import Outlook
-from tracker.sidecar import Sidecar
 from tracker.store import Reader, Writer, keep_forecast
 
 pytestmark = pytest.mark.slow
@@ -310,14 +309,7 @@ def test_the_sidecar_is_ready_with_its_first_forecast(oracle: Oracle, ready: int
     """It never waits for it, looks more often meanwhile, and asks once."""
     exporter, clock = Exporter(version="0"), Hands(6)
     work = Stub([])
-    Sidecar(
-        a_config(),
-        clock=clock,
-        exporter=exporter,
-        render=lambda *_: "",
-        open_work=lambda: work,
-        outlook=oracle,
-    ).run()
+    a_sidecar([a_config()], {"live": work}, clock=clock, exporter=exporter, outlooks={"live": oracle}).run()
 
     assert values(exporter)["tracker_ready"] == ready
     assert ("training_forecast_finish_timestamp_seconds" in values(exporter)) == bool(ready)

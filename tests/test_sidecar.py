@@ -13,27 +13,34 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.test_exporter import FULL
-from tracker.answers import DEAD_AFTER_S, Answers
+from tracker.answers import DEAD_AFTER_S, Answers, Shown
 from tracker.config import Config, parse
 from tracker.config.kinds import LISTEN
+from tracker.configs import Configs
+from tracker.core.errors import TrackerError
 from tracker.core.facts import Facts
 from tracker.core.records import Reading
 from tracker.core.snapshot import Snapshot
 from tracker.exporter import Exporter
+from tracker.gate import Gate
+from tracker.member import Edges, Outlook, Part, Stopped
 from tracker.scheduler import Jobs
-from tracker.serve import Request
-from tracker.sidecar import Sidecar, Stopped
+from tracker.serve import Request, Server
+from tracker.sidecar import Announcer, Sidecar
 from tracker.store.errors import StoreFull, StoreGone
 from tracker.vitals import Vitals
 from tracker.work import as_it_is
+
+pytestmark = pytest.mark.slow
+"""Whole processes and long histories: not what one runs before each commit."""
 
 CONFIG = """
 [run]
@@ -78,12 +85,12 @@ def write(path: Path, steps: range) -> None:
 class Running:
     """A sidecar in a process of its own."""
 
-    def __init__(self, folder: Path, before: str = "") -> None:
+    def __init__(self, folder: Path, before: str = "", more: Sequence[str] = ()) -> None:
         self._said = folder / "said.txt"
         self._out = self._said.open("ab")
         self._from = self._said.stat().st_size
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"{before}from tracker.cli import main\nmain()", "run"],
+            [sys.executable, "-P", "-c", f"{before}from tracker.cli import main\nmain()", "run", *more],
             cwd=folder, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._out,
             env={k: v for k, v in os.environ.items() if k != "TRACKER_CONFIG"},
         )  # fmt: skip
@@ -339,10 +346,7 @@ def test_listening_for_others_is_warned_of(
     """Whether the config or the command line said so: there is no TLS and no login."""
     config = a_config()
     config = replace(config, serve=replace(config.serve, listen=LISTEN.read("listen", place)))
-    Sidecar(
-        config, clock=Hands(1), exporter=Exporter(version="0"), render=lambda *_: "",
-        open_work=lambda: Stub([(False, "")]),
-    ).run()  # fmt: skip
+    a_sidecar([config], {"live": Stub([(False, "")])}, clock=Hands(1)).run()
 
     said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert any("without encryption or password" in text for text in said) is warned
@@ -408,6 +412,13 @@ class Hands:
         pass
 
 
+@dataclass
+class Unopened:
+    """An answer that comes when the store is to be opened."""
+
+    error: TrackerError
+
+
 class Stub:
     """Work that does what the test says, one answer for each round."""
 
@@ -415,8 +426,16 @@ class Stub:
         self.answers = answers
         self.closed = 0
         self.made = 0
+        self.reads = 0
+
+    def opened(self) -> Stub:
+        """Return it, or raise what comes first."""
+        if self.answers and isinstance(self.answers[0], Unopened):
+            raise self.answers.pop(0).error  # type: ignore[attr-defined]
+        return self
 
     def read(self, *, enough: Callable[[], bool]) -> tuple[bool, str]:
+        self.reads += 1
         answer = self.answers.pop(0) if self.answers else (False, "")
         if isinstance(answer, BaseException):
             raise answer
@@ -440,14 +459,65 @@ class Stub:
         self.closed += 1
 
 
-def a_config() -> Config:
-    return parse(CONFIG, path=Path("/x/run.toml"), collectors=dict)
+def a_config(run: str = "live", more: str = "") -> Config:
+    text = CONFIG.replace('"live"', json.dumps(run)) + more
+    return parse(text, path=Path(f"/x/{run}/run.toml"), collectors=dict)
+
+
+class Plain:
+    """Pages of one word each."""
+
+    def run(self, shown: Shown) -> str:
+        return f"<p>{shown.run}"
+
+    def index(self, shown: Sequence[Shown]) -> str:
+        return f"<p>{len(shown)} runs"
+
+
+class Given(Configs):
+    """Configs that are there already."""
+
+    def __init__(self, configs: Sequence[Config]) -> None:
+        super().__init__([], lambda path: configs[0])
+        self._known = {config.path: config for config in configs}
+
+
+def a_sidecar(
+    configs: Sequence[Config],
+    works: Mapping[str, Stub],
+    *,
+    clock: Hands,
+    exporter: Exporter | None = None,
+    outlooks: Mapping[str, Outlook] | None = None,
+    parts: Mapping[str, tuple[Part, ...]] | None = None,
+    announcers: Sequence[Announcer] = (),
+) -> Sidecar:
+    """Return the loop over stores of our making, by run."""
+    answers = Answers(exporter or Exporter(version="0"), Plain(), clock=clock)
+
+    def edges(config: Config) -> Edges:
+        run = config.settings.run
+        return Edges(
+            open_work=lambda: works[run].opened(),
+            outlook=(outlooks or {}).get(run),
+            parts=(parts or {}).get(run, ()),
+        )
+
+    return Sidecar(
+        Given(configs),
+        clock=clock,
+        gate=Gate(),
+        answers=answers,
+        server=Server(configs[0].serve.listen, answers, clock=clock),
+        edges=edges,
+        announcers=announcers,
+    )
 
 
 def turned(answers: list[object], *, waits: int = 3) -> tuple[Exporter, Hands, Stub]:
     """Run the loop over some answers of the store; return what was left."""
     exporter, clock, work = Exporter(version="0"), Hands(waits), Stub(answers)
-    Sidecar(a_config(), clock=clock, exporter=exporter, render=lambda *_: "", open_work=lambda: work).run()
+    a_sidecar([a_config()], {"live": work}, clock=clock, exporter=exporter).run()
     return exporter, clock, work
 
 
@@ -486,7 +556,7 @@ def test_what_fails_is_told_and_tried_again(
     assert values(broken)["training_step"] == 100
     assert values(broken)["tracker_store_up"] == 0
     assert values(broken)["tracker_store_errors_total"] == 3
-    assert clock.waited == [0.05, 1.0, 2.0, 5.0]
+    assert clock.waited == pytest.approx([0.05, 1.0, 2.0, 5.0])
     assert work.closed == 3 * reopened + (0 if reopened else 1)
     assert len({record.getMessage() for record in caplog.records}) < 3  # said once, not at every try
 
@@ -515,9 +585,7 @@ def test_a_long_reading_ends_when_told_to_stop() -> None:
             raise AssertionError
 
     clock, work = Hands(5), Endless([])
-    Sidecar(
-        a_config(), clock=clock, exporter=Exporter(version="0"), render=lambda *_: "", open_work=lambda: work
-    ).run()
+    a_sidecar([a_config()], {"live": work}, clock=clock).run()
 
     assert work.closed == 1
     assert issubclass(Stopped, Exception)
@@ -529,11 +597,14 @@ def test_a_long_reading_ends_when_told_to_stop() -> None:
 @pytest.fixture
 def answers() -> tuple[Answers, Exporter, Hands]:
     clock, exporter = Hands(10**9), Exporter(version="0")
-    return Answers("live", exporter, lambda *_: "<p>", clock=clock, linger_s=600), exporter, clock
+    made = Answers(exporter, Plain(), clock=clock)
+    made.publish(Shown(run="live"))
+    return made, exporter, clock
 
 
 def asked(answers: Answers, path: str) -> tuple[int, str]:
-    response = answers(Request(method="GET", path=path))
+    path, _, query = path.partition("?")
+    response = answers(Request(method="GET", path=path, query=query))
     return response.status, response.body.decode()
 
 
@@ -544,11 +615,11 @@ def test_it_is_not_ready_before_it_has_read_everything(answers: tuple[Answers, E
     assert asked(page, "/api/v1/status")[0] == 503
     assert json.loads(asked(page, "/api/v1/ledger")[1]) == {"error": "no snapshot yet: starting"}
 
-    page.publish(FULL, Vitals(why_not_ready="the sources are being read"))
+    page.publish(Shown(run="live", snapshot=FULL, vitals=Vitals(why_not_ready="the sources are being read")))
     assert asked(page, "/readyz") == (503, "not ready: the sources are being read\n")
     assert asked(page, "/api/v1/status")[0] == 200
 
-    page.publish(FULL, Vitals(ready=True))
+    page.publish(Shown(run="live", snapshot=FULL, vitals=Vitals(ready=True)))
     assert asked(page, "/readyz") == (200, "ready\n")
 
 
@@ -564,20 +635,25 @@ def test_a_loop_that_stands_still_is_unhealthy(answers: tuple[Answers, Exporter,
     assert asked(page, "/healthz")[0] == 200
 
 
-def test_a_finished_run_lingers_then_goes_and_a_stalled_one_never(
-    answers: tuple[Answers, Exporter, Hands],
-) -> None:
+def test_a_finished_run_lingers_then_goes_and_a_stalled_one_never() -> None:
     """Its own numbers go; the tracker's stay."""
-    page, exporter, clock = answers
+
+    class Of(Stub):
+        def snapshot(self, *, as_of_us: int, facts: Callable[[Facts], Facts] = as_it_is) -> Snapshot:
+            return replace(super().snapshot(as_of_us=as_of_us, facts=facts), state=self.answers[0])
+
+        def read(self, *, enough: Callable[[], bool]) -> tuple[bool, str]:
+            return False, ""
+
     for state, stays in (("stalled", True), ("finished", False), ("running", True)):
-        page.publish(replace(FULL, state=state), Vitals(ready=True))
-        clock.moment_s += 500
-        page.publish(replace(FULL, state=state), Vitals(ready=True))
-        assert "training_step" in values(exporter)
-        clock.moment_s += 200
-        page.publish(replace(FULL, state=state), Vitals(ready=True))
-        assert ("training_step" in values(exporter)) is stays
-        assert values(exporter)["tracker_ready"] == 1
+        for seconds, there in ((500, True), (700, stays)):
+            exporter, clock = Exporter(version="0"), Hands(seconds)
+            config = a_config()
+            config = replace(config, poll_s=1.0, serve=replace(config.serve, linger_s=600))
+            a_sidecar([config], {"live": Of([state])}, clock=clock, exporter=exporter).run()
+
+            assert ("training_step" in values(exporter)) is there
+            assert values(exporter)["tracker_ready"] == 1
 
 
 # -- periodic jobs ------------------------------------------------------------------------------------
@@ -587,7 +663,8 @@ def test_jobs_run_in_the_loop_and_a_failing_one_stops_no_other() -> None:
     """What is due is done by whoever calls run_due, measured, and tried again."""
     woken = threading.Event()
     clock = Hands(10**9)
-    jobs = Jobs(clock, wake=woken.set)
+    counted = Jobs(clock, wake=woken.set)
+    jobs = counted.of("live")
     done: list[int] = []
 
     def failing() -> None:
@@ -596,7 +673,7 @@ def test_jobs_run_in_the_loop_and_a_failing_one_stops_no_other() -> None:
     jobs.every("good", 0.05, lambda: done.append(threading.get_ident()))
     jobs.every("bad", 0.05, failing, at_once=True)
     jobs.every("never", 3600, lambda: done.append(0))
-    jobs.start()
+    counted.start()
     try:
         assert jobs.run_due()
         until(
@@ -604,7 +681,7 @@ def test_jobs_run_in_the_loop_and_a_failing_one_stops_no_other() -> None:
             "nothing became due",
         )
     finally:
-        jobs.stop()
+        counted.stop()
 
     vitals = {job.name: job for job in jobs.vitals()}
     assert set(done) == {threading.get_ident()}
@@ -618,15 +695,16 @@ def test_jobs_run_in_the_loop_and_a_failing_one_stops_no_other() -> None:
 def test_jobs_are_counted_anew_when_the_clock_is_set(caplog: pytest.LogCaptureFixture) -> None:
     """Set back by an hour, a job of every minute does not pause for an hour."""
     clock = Hands(10**9)
-    jobs = Jobs(clock, wake=lambda: None)
+    counted = Jobs(clock, wake=lambda: None)
+    jobs = counted.of("live")
     jobs.every("job", 60, lambda: None)
-    jobs.start()
+    counted.start()
     try:
         jobs.run_due()
         assert not caplog.records
         clock.now_us = lambda: BEGIN_US - 3_600_000_000  # type: ignore[method-assign]
         jobs.run_due()
     finally:
-        jobs.stop()
+        counted.stop()
 
     assert "the clock was set by -3600 s" in caplog.text

@@ -1,4 +1,4 @@
-"""What the HTTP server says to which path: metrics, health, the status page, the JSON documents.
+"""What the HTTP server says to which path: metrics, health, pages, JSON documents; of one run or of many.
 
 Pure but for the clock that `/healthz` asks: everything else is a value that the sidecar left here.
 """
@@ -6,8 +6,10 @@ Pure but for the clock that `/healthz` asks: everything else is a value that the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs, quote, unquote
 
 from tracker.core.documents import ledger_document, status_document
 from tracker.core.snapshot import Snapshot
@@ -21,49 +23,96 @@ DEAD_AFTER_S: Final = 120.0
 """A loop that did not turn for that long is taken for dead, so that whoever watches restarts it."""
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
+_MOST_NAMED: Final = 20
 
-Render = Callable[[str, Snapshot | None, Vitals], str]
-"""(run, snapshot, vitals) -> HTML."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What is to be shown of one run from now on."""
+
+    run: str
+    snapshot: Snapshot | None = None
+    vitals: Vitals = field(default_factory=Vitals)
+    lingers: bool = True
+    """Whether its own numbers stand on the metrics page; a run that finished long ago has left it."""
+
+
+class Pages(Protocol):
+    """Draws the pages for people."""
+
+    def run(self, shown: Shown) -> str:
+        """Return the page of one run, as HTML."""
+        ...
+
+    def index(self, shown: Sequence[Shown]) -> str:
+        """Return the page of several runs, as HTML; `run_path` tells where each one's page is."""
+        ...
+
+
+def run_path(run: str) -> str:
+    """Return the path of a run's page.
+
+    >>> run_path("a/b c")
+    '/runs/a%2Fb%20c'
+    """
+    return f"/runs/{quote(run, safe='', errors='replace')}"
 
 
 class Answers:
     """The sidecar leaves what is new; the server's threads take what is there."""
 
-    def __init__(
-        self, run: str, exporter: Exporter, render: Render, *, clock: Clock, linger_s: float
-    ) -> None:
-        self._run = run
+    def __init__(self, exporter: Exporter, pages: Pages, *, clock: Clock) -> None:
         self._exporter = exporter
-        self._render = render
+        self._pages = pages
         self._clock = clock
-        self._linger_s = linger_s
-        self._now: tuple[Snapshot | None, Vitals] = (None, Vitals(why_not_ready="starting"))
+        self._runs: Mapping[str, Shown] = {}
         self._beat_s = clock.monotonic_s()
-        self._finished_s: float | None = None
-        self.publish(*self._now)
 
     def beat(self) -> None:
         """Say that the loop turns."""
         self._beat_s = self._clock.monotonic_s()
 
-    def publish(self, snapshot: Snapshot | None, vitals: Vitals) -> None:
-        """Show this from now on. A run that finished stays on the metrics page for its linger time."""
+    def publish(self, shown: Shown) -> None:
+        """Show this from now on of its run."""
         self.beat()
-        self._now = (snapshot, vitals)
-        if snapshot is None or snapshot.state != "finished":
-            self._finished_s = None
-        elif self._finished_s is None:
-            self._finished_s = self._beat_s
-        gone = self._finished_s is not None and self._beat_s - self._finished_s > self._linger_s
-        self._exporter.publish(Page(self._run, None if gone else snapshot, vitals))
+        if shown.run in self._runs:
+            self._runs[shown.run] = shown  # type: ignore[index]  # replaced whole, never half
+        else:
+            self._runs = {**self._runs, shown.run: shown}
+        self._exporter.publish(Page(shown.run, shown.snapshot if shown.lingers else None, shown.vitals))
+
+    def forget(self, run: str) -> None:
+        """Show a run no longer."""
+        self._runs = {name: shown for name, shown in self._runs.items() if name != run}
+        self._exporter.forget(run)
 
     def __call__(self, request: Request) -> Response:
         """Answer one request."""
+        if request.path.startswith("/runs/"):
+            return self._of(unquote(request.path.removeprefix("/runs/")), self._page)
         answer = _ROUTES.get(request.path)
         if answer is None:
-            known = "\n".join(_ROUTES)
+            known = "\n".join([*_ROUTES, run_path("NAME")])
             return Response(status=404, body=f"Nothing here. There is:\n{known}\n".encode())
         return answer(self, request)
+
+    # -- which run -----------------------------------------------------------------------------------
+
+    def _asked(self, request: Request, answer: Callable[[Shown], Response]) -> Response:
+        """Answer for the run that `?run=` names, or for the only one."""
+        named = parse_qs(request.query, keep_blank_values=True).get("run", [])
+        if named:
+            return self._of(named[-1], answer)
+        runs = self._runs
+        if len(runs) == 1:
+            return answer(next(iter(runs.values())))
+        return _problem(400, "there are several runs: name one, as in ?run=NAME", runs)
+
+    def _of(self, run: str, answer: Callable[[Shown], Response]) -> Response:
+        shown = self._runs.get(run)
+        return _problem(404, "there is no run of that name", self._runs) if shown is None else answer(shown)
+
+    # -- the answers ---------------------------------------------------------------------------------
 
     def _metrics(self, request: Request) -> Response:
         body, content_type = self._exporter.render(request.headers.get("accept", ""))
@@ -76,28 +125,72 @@ class Answers:
         return Response(body=b"ok\n")
 
     def _readyz(self, request: Request) -> Response:
-        snapshot, vitals = self._now
-        if vitals.ready and snapshot is not None:
-            return Response(body=b"ready\n")
-        return Response(status=503, body=f"not ready: {vitals.why_not_ready or 'starting'}\n".encode())
+        """Of several runs all must be ready, but for those whose store fails: they would hold up the rest."""
+        runs = self._runs
+        named = parse_qs(request.query, keep_blank_values=True).get("run", [])
+        if named:
+            runs = {run: shown for run, shown in runs.items() if run == named[-1]}
+        waiting = [shown for shown in runs.values() if not _is_ready(shown)]
+        if len(runs) == 1 and waiting:
+            return Response(status=503, body=f"not ready: {_why(waiting[0])}\n".encode("utf-8", "replace"))
+        failing = [shown for shown in waiting if shown.vitals.store_up is False]
+        if not runs or len(waiting) > len(failing) or len(failing) == len(runs):
+            lines = [f"not ready: {len(waiting)} of {len(runs)} runs"]
+            lines += [f"{shown.run}: {_why(shown)}" for shown in waiting[:_MOST_NAMED]]
+            return Response(
+                status=503, body="".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+            )
+        lines = ["ready", *(f"but {shown.run}: {_why(shown)}" for shown in failing[:_MOST_NAMED])]
+        return Response(body="".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
 
-    def _page(self, request: Request) -> Response:
-        snapshot, vitals = self._now
-        body = self._render(self._run, snapshot, vitals).encode("utf-8", "replace")
-        return Response(body=body, content_type=HTML)
+    def _front(self, request: Request) -> Response:
+        if "run=" in request.query or len(self._runs) == 1:
+            return self._asked(request, self._page)
+        return _html(self._pages.index(list(self._runs.values())))
+
+    def _page(self, shown: Shown) -> Response:
+        return _html(self._pages.run(shown))
+
+    def _list(self, request: Request) -> Response:
+        runs = [
+            {
+                "run": shown.run,
+                "state": shown.snapshot.state if shown.snapshot is not None else None,
+                "ready": _is_ready(shown),
+                "problems": list(shown.vitals.problems),
+            }
+            for shown in self._runs.values()
+        ]
+        return Response(body=_json({"schema": 1, "runs": runs}), content_type=JSON)
 
     def _status(self, request: Request) -> Response:
-        return self._document(status_document)
+        return self._asked(request, lambda shown: _document(shown, status_document))
 
     def _ledger(self, request: Request) -> Response:
-        return self._document(ledger_document)
+        return self._asked(request, lambda shown: _document(shown, ledger_document))
 
-    def _document(self, make: Callable[[Snapshot], dict[str, Any]]) -> Response:
-        snapshot, vitals = self._now
-        if snapshot is None:
-            problem = {"error": f"no snapshot yet: {vitals.why_not_ready or 'starting'}"}
-            return Response(status=503, body=_json(problem), content_type=JSON)
-        return Response(body=_json(make(snapshot)), content_type=JSON)
+
+def _is_ready(shown: Shown) -> bool:
+    return shown.vitals.ready and shown.snapshot is not None
+
+
+def _why(shown: Shown) -> str:
+    return shown.vitals.why_not_ready or "starting"
+
+
+def _problem(status: int, what: str, runs: Mapping[str, Shown]) -> Response:
+    return Response(status=status, body=_json({"error": what, "runs": list(runs)}), content_type=JSON)
+
+
+def _document(shown: Shown, make: Callable[[Snapshot], dict[str, Any]]) -> Response:
+    if shown.snapshot is None:
+        problem = {"error": f"no snapshot yet: {_why(shown)}"}
+        return Response(status=503, body=_json(problem), content_type=JSON)
+    return Response(body=_json(make(shown.snapshot)), content_type=JSON)
+
+
+def _html(text: str) -> Response:
+    return Response(body=text.encode("utf-8", "replace"), content_type=HTML)
 
 
 def _json(document: dict[str, Any]) -> bytes:
@@ -105,10 +198,11 @@ def _json(document: dict[str, Any]) -> bytes:
 
 
 _ROUTES: Final[dict[str, Callable[[Answers, Request], Response]]] = {
-    "/": Answers._page,
+    "/": Answers._front,
     "/metrics": Answers._metrics,
     "/healthz": Answers._healthz,
     "/readyz": Answers._readyz,
+    "/api/v1/runs": Answers._list,
     "/api/v1/status": Answers._status,
     "/api/v1/ledger": Answers._ledger,
 }

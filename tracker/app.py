@@ -16,7 +16,7 @@ from tracker import config as configuration
 from tracker.config import Config, ConfigError
 from tracker.core.book import Book
 from tracker.core.corrections import Correction
-from tracker.core.errors import InvalidValue, TrackerError
+from tracker.core.errors import InvalidValue
 from tracker.core.facts import Facts, Stream
 from tracker.core.records import Event, Reading, SchedulerRow
 from tracker.core.snapshot import Snapshot
@@ -26,12 +26,17 @@ from tracker.marks import StoredMarks
 from tracker.store import Reader, stored_version
 
 if TYPE_CHECKING:
+    from tracker.answers import Shown
+    from tracker.clock import SystemClock
+    from tracker.config import Listen
     from tracker.core.forecast.backtest import Replay
     from tracker.core.forecast.value import Forecast
     from tracker.doctor import Finding
     from tracker.forecasting import Asked
+    from tracker.gate import Gate
     from tracker.ingest import IngestHealth, Progress
     from tracker.ingest.plan import Detect
+    from tracker.member import Edges
     from tracker.trial import Trial
     from tracker.work import OpenWork
 
@@ -101,40 +106,94 @@ def ingest_once(
         return work.health()
 
 
-def run_sidecar(config: Config) -> None:
-    """Follow, serve and schedule until SIGTERM or SIGINT."""
+def run_sidecar(places: Sequence[str], *, listen: Listen | None = None) -> None:
+    """Follow, serve and schedule until SIGTERM or SIGINT: every run that the places mean.
+
+    A place is a config file, a folder of them or a pattern; SIGHUP reads them again.
+    """
     import signal
 
-    from reports.html import page
     from tracker import __version__
+    from tracker.answers import Answers
     from tracker.clock import SystemClock
+    from tracker.configs import Configs, where_to_serve
     from tracker.exporter import Exporter
+    from tracker.gate import Gate
     from tracker.logsetup import set_up
-    from tracker.outlook import Outlook
+    from tracker.manners import stand_back
+    from tracker.serve import Server
     from tracker.sidecar import Sidecar
 
-    if not config.sources:
-        raise NoSources(config.path)
+    configs = Configs(places, load_to_follow)
+    configs.load()
+    serve = where_to_serve(configs.loaded, listen=listen)
     set_up()
-    clock = SystemClock()
+    limits = [config.limits for config in configs.loaded]
+    stand_back(nice=max(one.nice for one in limits), oom_score_adj=max(one.oom_score_adj for one in limits))
+    clock, gate = SystemClock(), Gate()
+    answers = Answers(Exporter(version=__version__), _HtmlPages(__version__), clock=clock)
+    sidecar = Sidecar(
+        configs,
+        clock=clock,
+        gate=gate,
+        answers=answers,
+        server=Server(serve.listen, answers, clock=clock),
+        edges=lambda config: edges_of(config, clock=clock, gate=gate),
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: clock.stop())
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    Sidecar(
-        config,
-        clock=clock,
-        exporter=Exporter(version=__version__),
-        render=lambda run, snapshot, vitals: page(run, snapshot, vitals.problems, version=__version__),
+    signal.signal(signal.SIGHUP, lambda *_: sidecar.reload())
+    sidecar.run()
+
+
+def edges_of(config: Config, *, clock: SystemClock, gate: Gate) -> Edges:
+    """Return what one run of the sidecar needs of the world; a part that goes on beside it is added here."""
+    from tracker.member import Edges
+    from tracker.outlook import Outlook
+
+    return Edges(
         open_work=lambda: open_work(config, clock),
         outlook=Outlook(config.path, clock=clock),
-    ).run()
+        parts=(),
+    )
 
 
-class NoSources(TrackerError):
+def load_to_follow(path: Path) -> Config:
+    """Read a config file that must name something to read."""
+    config = load_config(path)
+    if not config.sources:
+        raise NoSources(path)
+    return config
+
+
+class _HtmlPages:
+    """The sidecar's pages, drawn by `reports`; loaded when the first one is asked for."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def run(self, shown: Shown) -> str:
+        """Return the page of one run."""
+        from reports.html import page
+
+        return page(shown.run, shown.snapshot, shown.vitals.problems, version=self._version)
+
+    def index(self, shown: Sequence[Shown]) -> str:
+        """Return the page of several runs."""
+        from reports.html import index
+        from tracker.answers import run_path
+
+        rows = [(one.run, run_path(one.run), one.snapshot, one.vitals.problems) for one in shown]
+        return index(rows, version=self._version)
+
+
+class NoSources(ConfigError):
     """A config without a [[source]] has nothing to read."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f'{path}: no [[source]], so there is nothing to read. Add one: path = "logs/*.log"')
+        super().__init__(
+            str(path), ['no [[source]], so there is nothing to read. Add one: path = "logs/*.log"']
+        )
 
 
 def try_file(

@@ -108,8 +108,15 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         self.listen: Final = Listen(host, port)
         """Where it listens in fact."""
+        self.tls: Final = False
+        """Whether it speaks TLS only."""
         self._only_local = self.listen.is_loopback
         self._thread = threading.Thread(target=self._accept, name="http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where its first page is."""
+        return f"{'https' if self.tls else 'http'}://{self.listen}/"
 
     def start(self) -> None:
         """Begin to answer."""

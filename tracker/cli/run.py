@@ -5,42 +5,56 @@ Edge.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import click
 
-from tracker.cli._options import config_option
+from tracker.cli._options import find_config
 
 
 @click.command()
-@config_option
+@click.option(
+    "--config",
+    "-c",
+    "configs",
+    multiple=True,
+    metavar="FILE",
+    help="TOML file of a run, a folder of *.toml, or a pattern in quotes; any number of times. "
+    "Default: $TRACKER_CONFIG, else ./run.toml or ./tracker.toml.",
+)
 @click.option("--listen", metavar="HOST:PORT", help="Listen there instead of where [serve] says.")
-def run(config: Path, listen: str | None) -> None:
+@click.argument("more", nargs=-1, metavar="[FILE]...")
+@click.pass_context
+def run(ctx: click.Context, configs: tuple[str, ...], listen: str | None, more: tuple[str, ...]) -> None:
     """Follow the logs, serve the metrics: the sidecar.
 
-    Reads what is new, keeps the numbers fresh, and serves /metrics, /readyz, /healthz, the status page
-    at / and the documents at /api/v1/status and /api/v1/ledger. SIGTERM and SIGINT stop it cleanly; on
-    an existing store it goes on where it was.
+    For one run, or for many in one process. Reads what is new, keeps the numbers fresh, and serves
+    /metrics, /readyz, /healthz, the pages at / and /runs/NAME, and the documents at /api/v1/runs,
+    /api/v1/status and /api/v1/ledger (?run=NAME where there are several). SIGTERM and SIGINT stop it
+    cleanly; on an existing store it goes on where it was. SIGHUP reads the configs again; a file that comes
+    into a folder or pattern is found within a minute.
 
     \b
     Examples:
       tracker run --config run.toml
       tracker run --config run.toml --listen 127.0.0.1:0
+      tracker run -c 'runs/*.toml'
     """
+    places = [*configs, *more]
+    for place in places:
+        if not os.path.exists(place) and not any(sign in place for sign in "*?["):
+            raise click.UsageError(f"--config = {place!r}: no such file or folder", ctx)
     from tracker.lean import without_openssl_hashes
 
     without_openssl_hashes()  # before anything loads hashlib
-    from dataclasses import replace
-
     from tracker import app
     from tracker.config.kinds import LISTEN
     from tracker.core.errors import InvalidValue
 
-    loaded = app.load_config(config)
+    where = None
     if listen is not None:
         try:
-            place = LISTEN.read("--listen", listen)
+            where = LISTEN.read("--listen", listen)
         except InvalidValue as error:
             raise click.UsageError(str(error)) from None
-        loaded = replace(loaded, serve=replace(loaded.serve, listen=place))
-    app.run_sidecar(loaded)
+    app.run_sidecar(places or [str(find_config(ctx, None))], listen=where)

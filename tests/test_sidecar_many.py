@@ -1,0 +1,491 @@
+"""Several runs in one process: configs found, visited in turn, one failing alone, forecasts one at a time."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.test_exporter import FULL
+from tests.test_sidecar import (
+    CONFIG,
+    Hands,
+    Plain,
+    Running,
+    Stub,
+    Unopened,
+    a_config,
+    a_sidecar,
+    asked,
+    until,
+    values,
+    write,
+)
+from tracker.answers import Answers, Shown, run_path
+from tracker.config import Config, ConfigError, Listen, parse
+from tracker.configs import Clash, Configs, NoConfigs, files_of, where_to_serve
+from tracker.core.forecast.value import Forecast, Quantiles
+from tracker.exporter import Exporter
+from tracker.gate import Gate
+from tracker.member import FORECAST_OF_MANY_S, LOOK_S, RunNow
+from tracker.sidecar import SLICE_S
+from tracker.store.errors import StoreInUse, StoreNewer
+from tracker.vitals import JobVitals, Vitals
+
+
+def of_run(exporter: Exporter, name: str) -> dict[str, float]:
+    """Return a family's values by run."""
+    found = {}
+    for family in text_string_to_metric_families(exporter.render()[0].decode()):
+        for sample in family.samples:
+            if sample.name == name:
+                found[sample.labels["run"]] = float(sample.value)
+    return found
+
+
+# -- the loop -------------------------------------------------------------------------------------------
+
+
+def test_every_run_is_read_and_shown() -> None:
+    """Three runs, three stores, one page."""
+    works = {name: Stub([]) for name in "abc"}
+    exporter = Exporter(version="0")
+    a_sidecar([a_config(name) for name in "abc"], works, clock=Hands(4), exporter=exporter).run()
+
+    assert of_run(exporter, "tracker_ready") == {"a": 1, "b": 1, "c": 1}
+    assert all(work.reads >= 3 and work.closed == 1 for work in works.values())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(StoreInUse("b is in use by another sidecar"), id="locked"),
+        pytest.param(StoreNewer("b is of a newer version"), id="newer"),
+    ],
+)
+def test_a_run_that_cannot_open_its_store_fails_alone(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says so on the page; the other one is ready; and it comes back by itself."""
+    works = {"a": Stub([]), "b": Stub([Unopened(error), Unopened(error)])}  # type: ignore[arg-type]
+    exporter = Exporter(version="0")
+    a_sidecar([a_config("a"), a_config("b")], works, clock=Hands(3), exporter=exporter).run()
+    assert of_run(exporter, "tracker_store_up") == {"a": 1, "b": 0}
+    assert of_run(exporter, "tracker_ready") == {"a": 1, "b": 0}
+    assert f"b: {error}" in caplog.messages
+
+    works = {"a": Stub([]), "b": Stub([Unopened(error), Unopened(error)])}  # type: ignore[arg-type]
+    a_sidecar([a_config("a"), a_config("b")], works, clock=Hands(100), exporter=exporter).run()
+    assert of_run(exporter, "tracker_store_up") == {"a": 1, "b": 1}
+
+
+def test_a_run_with_much_to_read_leaves_the_others_their_turn() -> None:
+    """It is told that it is enough after a bounded slice; alone it is not."""
+
+    class Endless(Stub):
+        def read(self, *, enough: Callable[[], bool]) -> tuple[bool, str]:
+            began_s = clock.moment_s
+            while not enough() and clock.moment_s < began_s + 10:
+                clock.moment_s += 0.01
+            slices.append(clock.moment_s - began_s)
+            return True, ""
+
+    slices: list[float] = []
+    clock = Hands(5)
+    other = Stub([])
+    a_sidecar([a_config("a"), a_config("b")], {"a": Endless([]), "b": other}, clock=clock).run()
+    assert slices[:4] == pytest.approx([SLICE_S] * 4, abs=0.02)
+    assert other.reads >= 3  # every second turn: it came to rest a moment after the first
+
+    slices.clear()
+    clock = Hands(1)
+    a_sidecar([a_config("a")], {"a": Endless([])}, clock=clock).run()
+    assert slices == [pytest.approx(10, abs=0.02)]
+
+
+class Oracle:
+    """Forecasts that take a while; notes how many are made at once."""
+
+    at_once: set[str] = set()  # noqa: RUF012  # all of them share it
+    most = 0
+    begun: list[str] = []  # noqa: RUF012
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problem = ""
+        self.left = 0
+
+    @property
+    def busy(self) -> bool:
+        return self.left > 0
+
+    def begin(self, as_of_us: int) -> None:
+        self.left = 3
+        Oracle.at_once.add(self.name)
+        Oracle.most = max(Oracle.most, len(Oracle.at_once))
+        Oracle.begun.append(self.name)
+
+    def poll(self) -> Forecast | None:
+        if self.left == 0:
+            return None
+        self.left -= 1
+        if self.left:
+            return None
+        Oracle.at_once.discard(self.name)
+        return Forecast(as_of_us=1, basis="measured", finish_us=Quantiles(p10=1e15, p50=2e15, p90=3e15))
+
+    def close(self) -> None:
+        self.left = 0
+
+
+def test_forecasts_are_made_one_at_a_time() -> None:
+    """In the order in which they became due; each run is ready once it has its own."""
+    Oracle.at_once, Oracle.most, Oracle.begun = set(), 0, []
+    names = "abcd"
+    works = {name: Stub([]) for name in names}
+    configs = [replace(a_config(name), poll_s=5.0) for name in names]
+    exporter, clock = Exporter(version="0"), Hands(40)
+    a_sidecar(
+        configs, works, clock=clock, exporter=exporter, outlooks={name: Oracle(name) for name in names}
+    ).run()
+
+    assert Oracle.begun == list(names)
+    assert Oracle.most == 1
+    assert set(of_run(exporter, "tracker_ready").values()) == {1}
+    assert clock.waited.count(pytest.approx(LOOK_S)) >= 8  # looked at often while one is made
+    assert FORECAST_OF_MANY_S * 1000 / 1.5 > 20  # a thousand runs: below a twentieth of a core
+
+
+def test_the_gate_lets_one_through_in_the_order_they_came() -> None:
+    """Who leaves without having been through is out of the queue."""
+    gate = Gate()
+    a, b, c = object(), object(), object()
+
+    assert gate.enter(a)
+    assert not gate.enter(b)
+    assert not gate.enter(c)
+    assert gate.enter(a)
+    gate.leave(b)
+    gate.leave(a)
+    assert gate.is_open_for(c)
+    assert not gate.is_open_for(b)
+    gate.leave(c)
+    gate.leave(c)
+    assert not gate.is_open_for(c)
+
+
+class Beside:
+    """A part that notes its turns, or fails."""
+
+    def __init__(self, fails: Exception | None = None) -> None:
+        self.problem = ""
+        self.turns: list[RunNow] = []
+        self.closed = False
+        self.fails = fails
+
+    @property
+    def busy(self) -> bool:
+        return False
+
+    def turn(self, now: RunNow) -> None:
+        self.turns.append(now)
+        if self.fails is not None:
+            raise self.fails
+
+    def told(self, vitals: Vitals) -> Vitals:
+        return replace(vitals, jobs=(*vitals.jobs, JobVitals(name="beside", failures=len(self.turns))))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_part_has_its_turn_and_its_word() -> None:
+    """It sees the run as it is, tells of itself on the page, and is closed in the end."""
+    part, exporter = Beside(), Exporter(version="0")
+    a_sidecar(
+        [a_config("a"), a_config("b")], {"a": Stub([]), "b": Stub([])},
+        clock=Hands(4), exporter=exporter, parts={"a": (part,)},
+    ).run()  # fmt: skip
+
+    assert part.closed
+    assert part.turns[-1].settled
+    assert part.turns[-1].snapshot is not None
+    assert of_run(exporter, "tracker_job_failures_total")["a"] == len(part.turns)
+
+
+@pytest.mark.parametrize(
+    "error", [StoreNewer("no room for it"), ZeroDivisionError("a bug")], ids=["told", "bug"]
+)
+def test_a_part_that_fails_stops_nothing(error: Exception) -> None:
+    """Neither its run nor the other parts; what is wrong is said on the run's page."""
+    broken, well, exporter = Beside(error), Beside(), Exporter(version="0")
+    clock = Hands(4)
+    answers = Answers(exporter, Plain(), clock=clock)
+    sidecar = a_sidecar(
+        [a_config("a")], {"a": Stub([])}, clock=clock, exporter=exporter, parts={"a": (broken, well)}
+    )
+    sidecar._answers = answers
+    sidecar.run()
+
+    assert len(well.turns) == len(broken.turns) >= 3
+    assert values(exporter)["tracker_ready"] == 1
+    assert values(exporter)["tracker_store_errors_total"] == 0
+    assert str(error) in json.loads(asked(answers, "/api/v1/runs")[1])["runs"][0]["problems"][0]
+
+
+def test_who_announces_is_told_the_real_address_and_the_end() -> None:
+    """With all runs, once at the start; a failing announcer stops nothing."""
+
+    class Herald:
+        def __init__(self) -> None:
+            self.said: list[object] = []
+
+        def listening(self, listen: Listen, runs: Sequence[str], *, tls: bool) -> None:
+            self.said.append((listen.port > 0, tuple(runs), tls))
+            raise OSError("disk full")
+
+        def stopping(self) -> None:
+            self.said.append("stopping")
+            raise OSError("disk full")
+
+    herald = Herald()
+    a_sidecar(
+        [a_config("a"), a_config("b")], {"a": Stub([]), "b": Stub([])}, clock=Hands(2), announcers=[herald]
+    ).run()
+
+    assert herald.said == [(True, ("a", "b"), False), "stopping"]
+
+
+def test_many_runs_are_looked_at_less_often() -> None:
+    """Looking for news of all of them costs a bounded share of a core; alone a run keeps its rhythm."""
+
+    class Dear(Stub):
+        def read(self, *, enough: Callable[[], bool]) -> tuple[bool, str]:
+            clock.worked_s += 0.01
+            return super().read(enough=enough)
+
+    class Worked(Hands):
+        worked_s = 0.0
+
+        def cpu_s(self) -> float:
+            return self.worked_s
+
+    for number, between_s in ((1, 0.05), (21, 10.0)):
+        clock = Worked(200)
+        names = [f"r{place}" for place in range(number)]
+        works = {name: Dear([]) for name in names}
+        a_sidecar([a_config(name) for name in names], works, clock=clock).run()
+        reads = sum(work.reads for work in works.values()) / number
+        assert clock.moment_s / reads == pytest.approx(between_s, rel=0.2)
+
+
+# -- what is answered -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def several() -> Answers:
+    made = Answers(Exporter(version="0"), Plain(), clock=Hands(10**9))
+    for name in ("a", "b/c ü"):
+        made.publish(Shown(run=name, snapshot=replace(FULL, run=name), vitals=Vitals(ready=True)))
+    return made
+
+
+def test_with_several_runs_one_is_named(several: Answers) -> None:
+    """By ?run= in a document, by its path for its page; without a name there is the list."""
+    assert json.loads(asked(several, "/api/v1/status?run=a")[1])["run"] == "a"
+    assert json.loads(asked(several, "/api/v1/ledger?run=b%2Fc+%C3%BC")[1])["run"] == "b/c ü"
+    assert asked(several, run_path("b/c ü")) == (200, "<p>b/c ü")
+    assert asked(several, "/?run=a") == (200, "<p>a")
+    assert asked(several, "/") == (200, "<p>2 runs")
+    assert [one["run"] for one in json.loads(asked(several, "/api/v1/runs")[1])["runs"]] == ["a", "b/c ü"]
+
+    for path, status in (
+        ("/api/v1/status", 400),
+        ("/api/v1/status?run=x", 404),
+        ("/runs/x", 404),
+        ("/runs/", 404),
+    ):
+        found, text = asked(several, path)
+        assert found == status
+        assert json.loads(text)["runs"] == ["a", "b/c ü"]
+
+
+def test_several_runs_are_ready_when_each_is(several: Answers) -> None:
+    """One whose store fails does not hold up the others, and is named; if all fail, nothing is ready."""
+    assert asked(several, "/readyz") == (200, "ready\n")
+
+    several.publish(Shown(run="a", vitals=Vitals(why_not_ready="the sources are being read", store_up=True)))
+    assert asked(several, "/readyz") == (503, "not ready: 1 of 2 runs\na: the sources are being read\n")
+    assert asked(several, "/readyz?run=b%2Fc%20%C3%BC") == (200, "ready\n")
+    assert asked(several, "/readyz?run=a") == (503, "not ready: the sources are being read\n")
+
+    several.publish(Shown(run="a", vitals=Vitals(why_not_ready="it is locked", store_up=False)))
+    assert asked(several, "/readyz") == (200, "ready\nbut a: it is locked\n")
+
+    several.forget("b/c ü")
+    assert asked(several, "/readyz") == (503, "not ready: it is locked\n")
+    assert asked(several, "/")[1] == "<p>a"
+    several.forget("a")
+    assert asked(several, "/readyz")[0] == 503
+    assert asked(several, "/")[1] == "<p>0 runs"
+
+
+# -- which configs are meant ----------------------------------------------------------------------------
+
+
+def toml(folder: Path, file: str, run: str = "", more: str = "") -> Path:
+    path = folder / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run = run or path.stem
+    path.write_text(CONFIG.replace('"live"', json.dumps(run)) + f'[store]\npath = "{path.stem}.db"\n' + more)
+    return path
+
+
+def load(path: Path) -> Config:
+    return parse(path.read_text(), path=path, collectors=dict)
+
+
+def names(configs: Sequence[Config]) -> list[str]:
+    return [one.settings.run for one in configs]
+
+
+def test_places_are_files_folders_and_patterns(tmp_path: Path) -> None:
+    """Sorted, each file once, and a file whose name looks like a pattern is that file."""
+    for file in ("runs/b.toml", "runs/a.toml", "runs/x.txt", "runs/deep/c.toml", "odd[1].toml"):
+        toml(tmp_path, file)
+
+    def found(place: str) -> list[str]:
+        return [str(path.relative_to(tmp_path)) for path in files_of(str(tmp_path / place))]
+
+    assert found("runs") == found("runs/*.toml") == ["runs/a.toml", "runs/b.toml"]
+    assert found("runs/**/*.toml") == ["runs/a.toml", "runs/b.toml", "runs/deep/c.toml"]
+    assert found("odd[1].toml") == ["odd[1].toml"]
+    assert found("nothing*") == found("none.toml") == []
+    both = Configs([str(tmp_path / "runs/b.toml"), str(tmp_path / "runs")], load)
+    assert names(both.load()) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        pytest.param({"run": "a"}, "run.name = 'a': stands in ", id="one-name-twice"),
+        pytest.param({"file": "other/a.toml", "run": "b"}, "mean one store", id="one-store-twice"),
+    ],
+)
+def test_what_is_wrong_between_two_configs_names_both(
+    second: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    """At the start, before anything is opened."""
+    first = toml(tmp_path, "a.toml")
+    path = toml(tmp_path, second.get("file", "b.toml"), second["run"])
+    if "file" in second:
+        path.write_text(path.read_text().replace('"a.db"', '"../a.db"'))
+
+    with pytest.raises(Clash) as caught:
+        Configs([str(first), str(path)], load).load()
+    for part in (words, str(first), str(path)):
+        assert part in str(caught.value)
+
+
+def test_a_broken_config_at_the_start_is_named(tmp_path: Path) -> None:
+    """As is a pattern that means nothing."""
+    toml(tmp_path, "a.toml")
+    (tmp_path / "b.toml").write_text("[run]\nname = 3")
+
+    with pytest.raises(ConfigError, match=r"b\.toml: run\.name = 3"):
+        Configs([str(tmp_path)], load).load()
+    with pytest.raises(NoConfigs, match="matches no file"):
+        Configs([str(tmp_path / "*.tml")], load).load()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NoConfigs, match=r"holds no \*\.toml"):
+        Configs([str(tmp_path / "empty")], load).load()
+
+
+def test_a_second_look_finds_what_came_went_and_changed(tmp_path: Path) -> None:
+    """What is broken now is told once, and what it said before still counts."""
+    a, b = toml(tmp_path, "a.toml"), toml(tmp_path, "b.toml")
+    configs = Configs([str(tmp_path)], load)
+    configs.load()
+    assert configs.may_change
+
+    toml(tmp_path, "c.toml")
+    (tmp_path / "d.toml").write_text("nonsense")
+    toml(tmp_path, "e.toml", "a")
+    a.unlink()
+    found = configs.look(read_again=False)
+    assert (names(found.new), found.gone, len(found.problems)) == (["c", "a"], (a,), 1)
+    assert "d.toml: not TOML" in found.problems[0]
+    assert configs.look(read_again=False) == configs.look(read_again=False)
+    assert not configs.look(read_again=False).problems
+
+    b.write_text(b.read_text() + "[hardware.x]\n")
+    assert not configs.look(read_again=False).changed  # a change is taken when asked for
+    found = configs.look(read_again=True)
+    assert len(found.problems) == 2  # b, and d again: somebody asked
+    assert names(configs.loaded) == ["b", "c", "a"]
+    toml(tmp_path, "b.toml", "b", "[plan]\ntokens = 1e12\n")
+    assert names(configs.look(read_again=True).changed) == ["b"]
+
+
+def test_one_process_listens_in_one_place() -> None:
+    """Two configs that say different things are an error that names both; --listen decides."""
+    silent, first = a_config("a"), a_config("b")
+    second = replace(a_config("c"), serve=replace(first.serve, listen=Listen("127.0.0.1", 9_999)))
+    plain = replace(silent, serve=replace(silent.serve, listen=Listen("127.0.0.1", 9109)))
+
+    assert where_to_serve([plain, second]).listen.port == 9_999
+    assert where_to_serve([plain, first]).listen.port == 0
+    assert where_to_serve([plain]).listen.port == 9109
+    with pytest.raises(Clash, match=r"127\.0\.0\.1:0.* in /x/b/run\.toml, and .*9999"):
+        where_to_serve([first, plain, second])
+    assert where_to_serve([first, second], listen=Listen("127.0.0.1", 1)).listen.port == 1
+
+
+# -- the real process -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_runs_come_and_go_with_their_files(tmp_path: Path) -> None:
+    """A glob of configs; SIGHUP finds the third; a second sidecar holds one store; a removed one goes."""
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        write(folder / "train.log", range(1, 11))
+        toml(folder, "run.toml", name)
+    running = Running(tmp_path, more=("-c", "*/run.toml"))
+    try:
+        running.until_ready()
+        assert {one["run"] for one in json.loads(running.get("/api/v1/runs")[1])["runs"]} == {"a", "b"}
+        assert running.get("/api/v1/status")[0] == 400
+        assert json.loads(running.get("/api/v1/status?run=b")[1])["steps"]["last"] == 10
+        assert "<h1>a</h1>" in running.get("/runs/a")[1]
+        assert "/runs/b" in running.get("/")[1]
+
+        (tmp_path / "c").mkdir()
+        write(tmp_path / "c" / "train.log", range(1, 6))
+        toml(tmp_path / "c", "run.toml", 'c"ü', "[model.x]\n")
+        running.process.send_signal(signal.SIGHUP)
+        until(lambda: "a config was not taken" in running.said, f"not told: {running.said}")
+        assert running.get("/api/v1/status?run=a")[0] == 200
+        toml(tmp_path / "c", "run.toml", 'c"ü')
+        running.process.send_signal(signal.SIGHUP)
+        until(lambda: running.get("/api/v1/status?run=c%22%C3%BC")[0] == 200, f"not found: {running.said}")
+
+        (tmp_path / "b" / "run.toml").rename(tmp_path / "b" / "run.off")
+        changed = (tmp_path / "a" / "run.toml").read_text() + "[report]\n"
+        (tmp_path / "a" / "run.toml").write_text(changed)
+        running.process.send_signal(signal.SIGHUP)
+        until(lambda: "b: its config is gone" in running.said, f"not seen: {running.said}")
+        until(lambda: "a: followed by" in running.said, f"not followed anew: {running.said}")
+        assert running.get("/runs/b")[0] == 200  # it lingers
+        assert running.stop() < 5
+        assert running.process.returncode == 0
+        assert "Traceback" not in running.said
+    finally:
+        running.process.kill()
+        running.process.wait()

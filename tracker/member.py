@@ -1,0 +1,538 @@
+"""One run as the sidecar keeps it: read, store, bring the snapshot up to date, forecast, say so.
+
+Edge. A member works only when it is visited, in the sidecar's own thread, a bounded slice at a time.
+Whatever fails here is told on this run's page and tried again later; the numbers of the last good moment
+stay up meanwhile, and no other run notices.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from tracker.answers import Shown
+from tracker.config import Config
+from tracker.core.errors import TrackerError
+from tracker.core.facts import Facts
+from tracker.core.forecast.value import Forecast
+from tracker.core.records import Reading
+from tracker.core.snapshot import Snapshot
+from tracker.gate import Gate
+from tracker.scheduler import RunJobs
+from tracker.vitals import Vitals
+
+FRESH_S: Final = 5.0
+"""A snapshot is made anew at least that often: time passes even where no line comes."""
+FRESH_FINISHED_S: Final = 60.0
+SHARE: Final = 200.0
+"""Between two snapshots passes at least this many times what one took: half a per cent of a core."""
+SHARE_OF_MANY: Final = 50.0
+"""Likewise for all runs together, where there are more than four: two per cent."""
+_MOST_BETWEEN_S: Final = 30.0
+_MOST_BETWEEN_OF_MANY_S: Final = 60.0
+_RETRY_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+_CHECKPOINT_S: Final = 300.0
+FORECAST_S: Final = 900.0
+"""Between two forecasts; the first is made once all sources were read."""
+FORECAST_OF_MANY_S: Final = 30.0
+"""At least that long, times the number of runs: the children then take some five per cent of a core."""
+_FORECAST_RETRY_S: Final = 30.0
+LOOK_S: Final = 0.2
+"""How often something under way beside the reading is looked at."""
+_STOP_EVERY: Final = 0xFFF
+_log = logging.getLogger(__name__)
+
+
+class Stopped(Exception):
+    """The process was told to stop while something long went on."""
+
+
+class SidecarClock(Protocol):
+    """What the sidecar needs of a clock, besides `interfaces.Clock`."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the process has been told to stop."""
+        ...
+
+    def now_us(self) -> int:
+        """Return wall time, microseconds since 1970, UTC."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Return seconds that never go back."""
+        ...
+
+    def cpu_s(self) -> float:
+        """Return seconds that the calling thread has worked."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, or return True at once when told to stop, False when woken."""
+        ...
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+        ...
+
+
+class Work(Protocol):
+    """An open store with all that works on it; `app.open_work` makes one."""
+
+    def read(self, *, enough: Callable[[], bool]) -> tuple[bool, str]:
+        """Read a bounded amount and store it, less where `enough` says so in between; return whether there
+        is more to read now, and why nothing could be stored, which may pass.
+
+        Raises the store's other errors; then close this, and open a new one later.
+        """
+        ...
+
+    def revision(self) -> int:
+        """Return a number that grows with every change of the facts."""
+        ...
+
+    def snapshot(self, *, as_of_us: int, facts: Callable[[Facts], Facts]) -> Snapshot:
+        """Return the run as the store has it; `facts` may stand between the store and the core."""
+        ...
+
+    def vitals(self) -> Vitals:
+        """Return what is known of reading and storing."""
+        ...
+
+    def tidy(self) -> None:
+        """Keep the store small: checkpoint its log."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back."""
+        ...
+
+
+class Outlook(Protocol):
+    """Where forecasts come from; `tracker/outlook.py` asks a child process."""
+
+    problem: str
+    """Why the last one failed; empty where it did not."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being made."""
+        ...
+
+    def begin(self, as_of_us: int) -> None:
+        """Ask for the forecast of a moment; never waits."""
+        ...
+
+    def poll(self) -> Forecast | None:
+        """Return one that was not there at the last call; never waits."""
+        ...
+
+    def close(self) -> None:
+        """End what is under way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNow:
+    """What a part may know of its run when its turn comes."""
+
+    as_of_us: int
+    """The present moment."""
+    snapshot: Snapshot | None
+    """The last one, with its forecast; None before the first."""
+    settled: bool
+    """Whether every source was read to its end once, and the snapshot made after that."""
+    store_up: bool
+    """Whether the last use of the store succeeded."""
+
+
+class Part(Protocol):
+    """Something that goes on beside the reading of one run: a daily report, the posting of mail.
+
+    What takes longer than some milliseconds belongs into a child process: `turn` begins it, and takes
+    what it said at a later turn. A heavy child waits until `gate.enter(self)` is true, and then says
+    `gate.leave(self)` when it is done; meanwhile `busy` is `gate.is_open_for(self)` or true.
+    """
+
+    problem: str
+    """What is wrong with it now, in a sentence; empty where nothing is."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way, so that the next turn should come soon."""
+        ...
+
+    def turn(self, now: RunNow) -> None:
+        """Take what is done, begin what is due; never waits. Called at every visit."""
+        ...
+
+    def told(self, vitals: Vitals) -> Vitals:
+        """Return what is known of the tracker, with what this part knows of itself."""
+        ...
+
+    def close(self) -> None:
+        """End what is under way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """What one run needs of the world; `app` makes them from its config."""
+
+    open_work: Callable[[], Work]
+    outlook: Outlook | None = None
+    """Without one nothing is forecast."""
+    parts: tuple[Part, ...] = ()
+
+
+class Member:
+    """One run. `visit` it when `due`; `close` it in the end."""
+
+    def __init__(
+        self,
+        config: Config,
+        edges: Edges,
+        *,
+        clock: SidecarClock,
+        gate: Gate,
+        jobs: RunJobs,
+        publish: Callable[[Shown], None],
+    ) -> None:
+        """Open nothing yet; `publish` takes what is to be shown of the run."""
+        self.config = config
+        self.run = config.settings.run
+        self._clock = clock
+        self._open_work = edges.open_work
+        self._outlook = edges.outlook
+        self._parts = edges.parts
+        self._gate = gate
+        self._jobs = jobs
+        self._jobs.every("checkpoint", _CHECKPOINT_S, self._tidy)
+        self._publish_to = publish
+        self._work: Work | None = None
+        self._snapshot: Snapshot | None = None
+        self._shown: Snapshot | None = None
+        self._forecast: Forecast | None = None
+        self._asked_s = float("-inf")
+        self._revision = -1
+        self._snapshot_s: float | None = None
+        self._made_s = 0.0
+        self._read_all = False
+        """Whether every source was read to its end once."""
+        self._shown_all = False
+        """Whether a snapshot was made after that."""
+        self._store_up = True
+        self._store_errors = 0
+        self._failed_in_a_row = 0
+        self._problem = ""
+        self._finished_s: float | None = None
+        self._read_at_s = float("-inf")
+        self._read_bytes = 0
+        self.rest_cost_s = 0.0
+        """Processor time of the last look that found nothing new."""
+        self.neighbours = 0
+        """How many other runs the process has."""
+        self.between_s = 0.0
+        """The least time between two looks; the sidecar sets it where runs are many."""
+        self.leaves_s: float | None = None
+        """When it goes, because its config is gone; None where it stays."""
+        self._publish(Vitals(), ready=False, why="starting")
+
+    # -- when ----------------------------------------------------------------------------------------
+
+    @property
+    def next_s(self) -> float:
+        """When, on the steady clock, the next visit is due."""
+        if self._busy:
+            return min(self._read_at_s, self._clock.monotonic_s() + LOOK_S)
+        return self._read_at_s
+
+    @property
+    def due(self) -> bool:
+        """Whether a visit is worth while now."""
+        return self._busy or self._reads
+
+    @property
+    def _reads(self) -> bool:
+        """Whether the sources are to be looked at now: a periodic job is done between two reads."""
+        return (self._store_up and self._jobs.due) or self._clock.monotonic_s() >= self._read_at_s
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that is there was read, and the numbers shown are made of it, forecast too."""
+        foreseen = self._outlook is None or self._forecast is not None
+        return self._shown_all and self._snapshot is not None and foreseen
+
+    @property
+    def _busy(self) -> bool:
+        return (
+            (self._outlook is not None and self._outlook.busy)
+            or self._gate.is_open_for(self)
+            or any(part.busy for part in self._parts)
+        )
+
+    # -- what ----------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the store now; raises what is wrong with it."""
+        self._work = self._open_work()
+
+    def visit(self, *, most_s: float | None = None) -> None:
+        """Do what is due; reading ends after `most_s`, and goes on at the next visit."""
+        reads = self._reads
+        wait_s = self._guarded(lambda: self._round(most_s) if reads else self._glance())
+        if wait_s is not None:
+            self._read_at_s = self._clock.monotonic_s() + wait_s
+
+    def last_words(self, *, most_s: float) -> None:
+        """Take what the job wrote as it ended; what is too much for now is read at the next start."""
+        if self._work is None or not self._read_all:
+            return
+        until_s = self._clock.monotonic_s() + most_s
+        try:
+            self._work.read(enough=lambda: self._clock.monotonic_s() >= until_s)
+        except TrackerError as error:
+            _log.warning("%s: %s", self.run, error)
+
+    def close(self) -> None:
+        """End what is under way, and give everything back."""
+        self._jobs.stop()
+        if self._outlook is not None:
+            self._outlook.close()
+        for part in self._parts:
+            part.close()
+        self._gate.leave(self)
+        self._close_work()
+
+    def _guarded(self, work: Callable[[], float | None]) -> float | None:
+        try:
+            return work()
+        except Stopped:
+            raise
+        except TrackerError as error:
+            return self._fail(str(error))
+        except Exception as error:
+            _log.exception("%s: a round failed", self.run)
+            return self._fail(f"internal error, see the log: {type(error).__name__}: {error}")
+
+    def _round(self, most_s: float | None) -> float:
+        began_s, began_cpu_s = self._clock.monotonic_s(), self._clock.cpu_s()
+        if self._work is None:
+            self._work = self._open_work()
+        work = self._work
+        if self._snapshot is None:
+            self._refresh(work)
+            self._say(work.vitals())  # what is stored is there before anything is read
+        more, problem = work.read(
+            enough=lambda: (
+                self._clock.stopped or (most_s is not None and self._clock.monotonic_s() - began_s >= most_s)
+            )
+        )
+        if self._clock.stopped:
+            return 0.0
+        if problem:
+            return self._stumble(problem, work.vitals())
+        self._read_all |= not more
+        self._jobs.run_due()
+        rested = not self._due(work, more=more)
+        if not rested:
+            self._refresh(work)
+        self._failed_in_a_row, self._problem, self._store_up = 0, "", True
+        self._look_around()
+        vitals = work.vitals()
+        self._say(vitals)
+        if rested and vitals.read_bytes == self._read_bytes:
+            self.rest_cost_s = self._clock.cpu_s() - began_cpu_s
+        self._read_bytes = vitals.read_bytes
+        return 0.0 if more else max(self.config.poll_s, self.between_s)
+
+    def _glance(self) -> None:
+        """Look at what is under way beside the reading."""
+        before = self._forecast
+        self._look_around()
+        if self._forecast is not before or (self._outlook is not None and not self._outlook.busy):
+            self._say(self._work.vitals() if self._work is not None else Vitals())
+
+    def _look_around(self) -> None:
+        self._look_ahead()
+        now = RunNow(
+            as_of_us=self._clock.now_us(),
+            snapshot=self._shown,
+            settled=self._shown_all,
+            store_up=self._store_up,
+        )
+        for part in self._parts:
+            try:
+                part.turn(now)
+            except TrackerError as error:
+                part.problem = str(error)
+            except Exception as error:
+                if not part.problem:
+                    _log.exception("%s: a part of the run failed", self.run)
+                part.problem = f"internal error, see the log: {type(error).__name__}: {error}"
+
+    def _look_ahead(self) -> None:
+        """Take a forecast that is there, ask for the next where it is due and the gate is open."""
+        outlook = self._outlook
+        if outlook is None or not self._shown_all:
+            return
+        was_busy = outlook.busy
+        made = outlook.poll()
+        if made is not None:
+            self._forecast = made
+            self._compose()
+        if outlook.busy:
+            return
+        if was_busy:
+            self._gate.leave(self)
+        now_s = self._clock.monotonic_s()
+        every_s = max(FORECAST_S, FORECAST_OF_MANY_S * (self.neighbours + 1))
+        if self._forecast is None or outlook.problem:
+            every_s = _FORECAST_RETRY_S
+        if now_s - self._asked_s < every_s or not self._store_up:
+            self._gate.leave(self)
+        elif self._gate.enter(self):
+            self._asked_s = now_s
+            outlook.begin(self._clock.now_us())
+            if not outlook.busy:
+                self._gate.leave(self)
+
+    def _due(self, work: Work, *, more: bool) -> bool:
+        since_s = self._clock.monotonic_s() - self._made_s
+        share = max(SHARE, SHARE_OF_MANY * (self.neighbours + 1))
+        most_s = _MOST_BETWEEN_OF_MANY_S if share > SHARE else _MOST_BETWEEN_S
+        apart_s = min(max(share * (self._snapshot_s or 0.0), min(1.0, self.config.poll_s)), most_s)
+        if since_s < apart_s or (more and since_s < FRESH_S):
+            return self._read_all and not self._shown_all
+        finished = self._snapshot is not None and self._snapshot.state == "finished"
+        return since_s >= (FRESH_FINISHED_S if finished else FRESH_S) or work.revision() != self._revision
+
+    def _refresh(self, work: Work) -> None:
+        began_s = self._clock.cpu_s()
+        revision = work.revision()
+        self._snapshot = work.snapshot(as_of_us=self._clock.now_us(), facts=self._stoppable)
+        self._made_s = self._clock.monotonic_s()
+        self._snapshot_s = self._clock.cpu_s() - began_s
+        self._revision = revision
+        self._shown_all = self._read_all
+        self._compose()
+
+    def _stoppable(self, facts: Facts) -> Facts:
+        return _Stoppable(facts, lambda: self._clock.stopped)
+
+    # -- trouble -------------------------------------------------------------------------------------
+
+    def _fail(self, problem: str) -> float:
+        """Close everything after an error, to open it anew."""
+        vitals = self._work.vitals() if self._work is not None else Vitals()
+        self._close_work()
+        return self._stumble(problem, vitals)
+
+    def _stumble(self, problem: str, vitals: Vitals) -> float:
+        """Keep the last numbers up, say what is wrong; return when to try again."""
+        if problem != self._problem:
+            _log.warning("%s: %s", self.run, problem)
+        self._problem = problem
+        self._store_up = False
+        self._store_errors += 1
+        self._look_around()
+        self._say(vitals)
+        wait_s = _RETRY_S[min(self._failed_in_a_row, len(_RETRY_S) - 1)]
+        self._failed_in_a_row += 1
+        return wait_s
+
+    # -- what is shown -------------------------------------------------------------------------------
+
+    def _compose(self) -> None:
+        """Put snapshot and forecast together; only when one is new, so that faces can tell by identity."""
+        self._shown = self._snapshot and replace(self._snapshot, forecast=self._forecast)
+
+    def _say(self, vitals: Vitals) -> None:
+        unforeseen = self._outlook.problem if self._outlook is not None else ""
+        ready, why = self.ready, ""
+        if not ready:
+            why = self._problem or ("the sources are being read" if not self._read_all else "no snapshot yet")
+            if self._shown_all and not self._problem:
+                why = unforeseen or "the first forecast is being made"
+        disk_free, disk_size = _disk(self.config.store.parent)
+        vitals = replace(
+            vitals,
+            jobs=self._jobs.vitals(),
+            snapshot_s=self._snapshot_s,
+            store_up=self._store_up,
+            store_errors=self._store_errors,
+            store_bytes=_size(self.config.store),
+            wal_bytes=_size(Path(f"{self.config.store}-wal")) or 0,
+            disk_free_bytes=disk_free,
+            disk_size_bytes=disk_size,
+        )
+        for part in self._parts:
+            vitals = part.told(vitals)
+        own = (self._problem, unforeseen, *(part.problem for part in self._parts))
+        problems = (*(problem for problem in own if problem), *vitals.problems)
+        self._publish(replace(vitals, problems=problems), ready=ready, why=why)
+
+    def _publish(self, vitals: Vitals, *, ready: bool, why: str) -> None:
+        """Show this from now on. A run that finished stays on the metrics page for its linger time."""
+        snapshot, now_s = self._shown, self._clock.monotonic_s()
+        if snapshot is None or snapshot.state != "finished":
+            self._finished_s = None
+        elif self._finished_s is None:
+            self._finished_s = now_s
+        gone = self._finished_s is not None and now_s - self._finished_s > self.config.serve.linger_s
+        vitals = replace(vitals, ready=ready, why_not_ready=why)
+        self._publish_to(Shown(run=self.run, snapshot=snapshot, vitals=vitals, lingers=not gone))
+
+    # -- the store -----------------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        if self._work is not None:
+            self._work.tidy()
+
+    def _close_work(self) -> None:
+        work, self._work = self._work, None
+        if work is None:
+            return
+        try:
+            work.close()
+        except TrackerError as error:
+            _log.warning("%s: %s", self.run, error)
+
+
+class _Stoppable:
+    """Facts whose long readings end when the process is told to stop."""
+
+    def __init__(self, facts: Facts, stopped: Callable[[], bool]) -> None:
+        self._facts = facts
+        self._stopped = stopped
+        self.streams = facts.streams
+        self.scheduler_rows = facts.scheduler_rows
+        self.events = facts.events
+        self.corrections = facts.corrections
+
+    def readings(self, stream_id: int, *, start: int = 0, end: int | None = None) -> Iterator[Reading]:
+        """Yield the readings; raise Stopped in between."""
+        for number, reading in enumerate(self._facts.readings(stream_id, start=start, end=end)):
+            if not number & _STOP_EVERY and self._stopped():
+                raise Stopped
+            yield reading
+
+
+def _disk(path: Path) -> tuple[int | None, int | None]:
+    """Return what is free, and the whole, of a file system, for this user; bytes."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None, None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
