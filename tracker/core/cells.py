@@ -21,6 +21,8 @@ from tracker.core.snapshot import Snapshot
 
 MINUTE_US: Final = 60_000_000
 CELL_US: Final = 5 * MINUTE_US
+_ROUNDING_US: Final = 1_000_000
+"""Stamps of whole seconds may make a stretch that much too short."""
 _CLOCKLESS_READ: Final = 200_000
 """Lines without a clock that are read one by one; a longer file becomes one cell."""
 _STOPS: Final = {
@@ -165,7 +167,8 @@ def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[
                 continue
             end, count = max(bucket.end_us, at), high - step
             timed = bucket.step_time_count
-            mean = bucket.step_time_sum_us / timed if timed else (end - at) / count
+            most = (end - at + _ROUNDING_US) / count
+            mean = min(bucket.step_time_sum_us / timed, most) if timed else (end - at) / count
             now = bucket.tokens
             if now is None and bucket.samples is not None and frame.sequence_length is not None:
                 now = bucket.samples * frame.sequence_length
