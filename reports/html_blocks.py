@@ -113,8 +113,12 @@ def figure(one: Figure) -> str:
 
 
 def without_bars(one: Table) -> Table:
-    """Return a table without the columns that have no heading: bars drawn of characters, for a terminal."""
-    kept = [number for number, heading in enumerate(one.headings) if heading.strip(">")]
+    """Return a table without the columns of nothing but bars: drawn of characters, for a terminal."""
+    kept = [
+        number
+        for number, heading in enumerate(one.headings)
+        if heading.strip(">") or any(row[number].strip("█") for row in one.rows)
+    ]
     if len(kept) == len(one.headings):
         return one
     return replace(
@@ -130,7 +134,7 @@ def table(one: Table) -> str:
     one = without_bars(one)
     numeric = [number for number, heading in enumerate(one.headings, start=1) if heading.startswith(">")]
     style = " ".join(f"n{number}" for number in numeric)
-    names = "".join(f'<th scope="col">{text(name.removeprefix(">"))}' for name in one.headings)
+    names = "".join(map(_heading, one.headings))
     rows = "".join(_row(row) for row in one.rows)
     foot = f"<tfoot>{_row(one.foot)}" if one.foot is not None else ""
     title = text(one.title)
@@ -141,6 +145,11 @@ def table(one: Table) -> str:
         f'<table class="{style}">{caption}<thead><tr>{names}<tbody>{rows}{foot}</table></div>'
         + (f'<div class="notes">{below}</div>' if below else "")
     )
+
+
+def _heading(heading: str) -> str:
+    name = text(heading.removeprefix(">"))
+    return f'<th scope="col">{name}' if name else "<td>"
 
 
 def _row(cells: Sequence[str]) -> str:

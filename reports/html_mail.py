@@ -175,9 +175,9 @@ def _row(cells: Sequence[str], right: Sequence[bool], style: str, *, head: bool 
     for number, (cell, numeric) in enumerate(zip(cells, right, strict=True)):
         tag = "th" if head or number == 0 else "td"
         scope = f' scope="{"col" if head else "row"}"' if tag == "th" else ""
-        align = "right" if numeric else "left"
+        align, wrap = ("right", "white-space:nowrap;") if numeric else ("left", "")
         made += (
             f'<{tag}{scope} align="{align}" valign="top" style="{_FONT};font-size:13px;line-height:1.4;'
-            f'font-weight:normal;padding:4px 10px 4px 0;{"white-space:nowrap;" if numeric else ""}{style}">{lines(cell)}</{tag}>'
+            f'font-weight:normal;padding:4px 10px 4px 0;{wrap}{style}">{lines(cell)}</{tag}>'
         )
     return f"<tr>{made}</tr>"

@@ -44,10 +44,10 @@ def run_page(run: str, page: Page | None, snapshot: Snapshot | None, frame: Fram
         inside = header(run, "", state, home=frame.home) + _main(frame, _sources(frame))
         return _live(f"{run}: no numbers yet", inside, frame)
     own = [
-        ("attempts", "All attempts", live_parts.attempts(snapshot)),
-        ("interruptions", "Interruptions and their evidence", live_parts.stops(snapshot)),
+        ("all-attempts", "All attempts", live_parts.attempts(snapshot)),
+        ("evidence", "Interruptions and their evidence", live_parts.stops(snapshot)),
     ]
-    parts = [section(part) for part in page.sections if part.name not in {name for name, *_ in own}]
+    parts = [section(part) for part in page.sections]
     parts += [_part(*one) for one in own]
     names = [(part.name, part.title) for part in page.sections]
     names += [(name, title) for name, title, _ in own]

@@ -6,22 +6,20 @@ are made for a width in pixels and drawn at that size, so that words stay readab
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import isfinite
 from typing import Final
 
-from reports.page import Axis, Band, Bar, Figure, Line, Mark, Panel, Rule, Tick, Words, clean
+from reports.page import Axis, Band, Bar, Figure, Line, Mark, Panel, Rule, Tick
+from reports.svg_words import Box, escaped, labels, n, width_of, words
 
 WIDE: Final = 960
 NARROW: Final = 320
+_FLATTER: Final = 0.75
+"""A wide figure is not as high as its width would have it."""
 _TALLER: Final = 1.55
-"""A narrow figure is that much taller for its width than a wide one."""
-_FONT: Final = 12.0
-_EM: Final = 0.54
-"""Mean width of a character, in ems."""
+"""A narrow one is higher."""
 _LINE: Final = 15.0
 _LABELLED_RIGHT: Final = 0.34
 """Labels at the ends of lines take at most this share of the width."""
@@ -29,34 +27,11 @@ _MOST_HINTS: Final = 150
 """Shapes with a hint of their own; where there are more they are drawn as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """Where a panel's data go, in pixels."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-    x: Axis
-    y: Axis
-
-    def at_x(self, value: float) -> float:
-        share = (value - self.x.low) / (self.x.high - self.x.low)
-        return self.left + self.width * (1 - share if self.x.flipped else share)
-
-    def at_y(self, value: float) -> float:
-        share = (value - self.y.low) / (self.y.high - self.y.low)
-        return self.top + self.height * (share if self.y.flipped else 1 - share)
-
-    def has(self, x: float, y: float) -> bool:
-        return self.x.low <= x <= self.x.high and self.y.low <= y <= self.y.high
-
-
 def svg(figure: Figure, *, width: int = WIDE) -> str:
     """Return a figure's drawing as one <svg> element of that width."""
     drawing = figure.drawing
     narrow = width < WIDE * 0.7
-    height = width * drawing.height_ratio * (_TALLER if narrow else 1.0)
+    height = width * drawing.height_ratio * (_TALLER if narrow else _FLATTER)
     beside = drawing.beside and not narrow
     if drawing.beside and narrow:
         height *= len(drawing.panels)
@@ -72,8 +47,8 @@ def svg(figure: Figure, *, width: int = WIDE) -> str:
             place = (0.0, number * (each + gap), float(width), each)
         parts += _panel(panel, place)
     return (
-        f'<svg viewBox="0 0 {width} {_n(height)}" width="{width}" height="{_n(height)}" role="img" '
-        f'aria-label="{_text(figure.alt)}">{"".join(parts)}</svg>'
+        f'<svg viewBox="0 0 {width} {n(height)}" width="{width}" height="{n(height)}" role="img" '
+        f'aria-label="{escaped(figure.alt)}">{"".join(parts)}</svg>'
     )
 
 
@@ -85,8 +60,8 @@ def _panel(panel: Panel, place: tuple[float, float, float, float]) -> list[str]:
     above = (_LINE + 6 if panel.title else 0.0) + (_LINE if panel.y.title else 0.0)
     above += _LINE if any(rule.label and rule.across == "x" for rule in panel.rules) else 5.0
     below = _ticks_height(panel.x) + (_LINE if panel.x.title else 0.0)
-    gutter = min(max((_width(tick.text) for tick in panel.y.ticks), default=0.0) + 8, width * 0.4)
-    box = _Box(
+    gutter = min(max((width_of(tick.text) for tick in panel.y.ticks), default=0.0) + 8, width * 0.4)
+    box = Box(
         left + gutter,
         top + above,
         max(width - gutter - right, 10.0),
@@ -96,21 +71,14 @@ def _panel(panel: Panel, place: tuple[float, float, float, float]) -> list[str]:
     )
     parts = []
     if panel.title:
-        parts.append(_words(left, top + 12, panel.title, extra=' class="t"'))
+        parts.append(words(left, top + 12, panel.title, style="t"))
     if panel.y.title:
         at = top + (_LINE + 6 if panel.title else 0.0) + 11
-        parts.append(_words(left, at, panel.y.title, role="muted"))
+        parts.append(words(left, at, panel.y.title, role="muted"))
     parts += _grid(panel, box)
     parts += _inside(panel, box)
-    parts += _rule_labels(panel.rules, box, left + width)
-    parts += _line_labels(panel.lines, box)
-    parts += _bar_labels(panel.bars, box, left + width)
     parts += _marks(panel.marks, box)
-    parts += [
-        _words(box.at_x(one.x), box.at_y(one.y) + 4, one.text, role=one.role, anchor=one.anchor)
-        for one in panel.words
-        if isfinite(one.x) and isfinite(one.y)
-    ]
+    parts += labels(panel, box, end=left + width)
     parts += _axes(panel, box)
     return parts
 
@@ -123,24 +91,25 @@ def _ticks_height(axis: Axis) -> float:
 
 def _right(panel: Panel, width: float) -> float:
     """Return the room that labels at the ends of lines need."""
-    ends = [(line.points[-1][0], _width(line.label)) for line in panel.lines if line.label and line.points]
+    ends = [(line.points[-1][0], width_of(line.label)) for line in panel.lines if line.label and line.points]
+    ends += [(mark.x, width_of(mark.label) + 4) for mark in panel.marks if mark.label]
     span = panel.x.high - panel.x.low
     need = max((size - (panel.x.high - x) / span * width * 0.8 for x, size in ends), default=0.0)
-    last = max((_width(tick.text) / 2 for tick in panel.x.ticks if tick.at >= panel.x.high - span * 0.02),
+    last = max((width_of(tick.text) / 2 for tick in panel.x.ticks if tick.at >= panel.x.high - span * 0.02),
                default=0.0)  # fmt: skip
     return max(6.0, last, min(need + 8, width * _LABELLED_RIGHT))
 
 
-def _grid(panel: Panel, box: _Box) -> list[str]:
+def _grid(panel: Panel, box: Box) -> list[str]:
     path = ""
     if panel.grid in ("x", "both"):
-        path += "".join(f"M{_n(box.at_x(t.at))} {_n(box.top)}v{_n(box.height)}" for t in _within(panel.x))
+        path += "".join(f"M{n(box.at_x(t.at))} {n(box.top)}v{n(box.height)}" for t in _within(panel.x))
     if panel.grid in ("y", "both"):
-        path += "".join(f"M{_n(box.left)} {_n(box.at_y(t.at))}h{_n(box.width)}" for t in _within(panel.y))
+        path += "".join(f"M{n(box.left)} {n(box.at_y(t.at))}h{n(box.width)}" for t in _within(panel.y))
     return [f'<path class="s grid" d="{path}"/>'] if path else []
 
 
-def _inside(panel: Panel, box: _Box) -> list[str]:
+def _inside(panel: Panel, box: Box) -> list[str]:
     """Return what is cut off at the edges of the plot."""
     parts = [_band(band, box) for band in panel.bands]
     parts += _bars(panel.bars, box)
@@ -149,14 +118,14 @@ def _inside(panel: Panel, box: _Box) -> list[str]:
     inner = "".join(parts)
     if not inner:
         return []
-    view = f"{_n(box.left)} {_n(box.top)} {_n(box.width)} {_n(box.height)}"
+    view = f"{n(box.left)} {n(box.top)} {n(box.width)} {n(box.height)}"
     return [
-        f'<svg x="{_n(box.left)}" y="{_n(box.top)}" width="{_n(box.width)}" height="{_n(box.height)}" '
+        f'<svg x="{n(box.left)}" y="{n(box.top)}" width="{n(box.width)}" height="{n(box.height)}" '
         f'viewBox="{view}">{inner}</svg>'
     ]
 
 
-def _band(band: Band, box: _Box) -> str:
+def _band(band: Band, box: Box) -> str:
     points = [p for p in band.points if all(map(isfinite, p))]
     if not points:
         return ""
@@ -165,7 +134,7 @@ def _band(band: Band, box: _Box) -> str:
     return f'<path class="f band {band.role}" d="{_path([*upper, *lower], box)}z"/>'
 
 
-def _bars(bars: Sequence[Bar], box: _Box) -> list[str]:
+def _bars(bars: Sequence[Bar], box: Box) -> list[str]:
     """Return the bars; many of one kind are one path."""
     parts = []
     hinted = sum(1 for bar in bars if bar.hint) <= _MOST_HINTS
@@ -175,7 +144,7 @@ def _bars(bars: Sequence[Bar], box: _Box) -> list[str]:
         for bar in group:
             shape = _rectangle(bar, box)
             if bar.hint and hinted:
-                parts.append(f'<path class="{style}" d="{shape}"><title>{_text(bar.hint)}</title></path>')
+                parts.append(f'<path class="{style}" d="{shape}"><title>{escaped(bar.hint)}</title></path>')
             else:
                 plain += shape
         if plain:
@@ -183,32 +152,32 @@ def _bars(bars: Sequence[Bar], box: _Box) -> list[str]:
     return parts
 
 
-def _rectangle(bar: Bar, box: _Box) -> str:
+def _rectangle(bar: Bar, box: Box) -> str:
     if not all(map(isfinite, (bar.x0, bar.x1, bar.y0, bar.y1))):
         return ""
     x0, x1 = sorted((_clamp(box.at_x(bar.x0), box, 0), _clamp(box.at_x(bar.x1), box, 0)))
     y0, y1 = sorted((_clamp(box.at_y(bar.y0), box, 1), _clamp(box.at_y(bar.y1), box, 1)))
     width, height = max(x1 - x0, 0.6), max(y1 - y0, 0.6)
-    return f"M{_n(x0)} {_n(y0)}h{_n(width)}v{_n(height)}h{_n(-width)}z"
+    return f"M{n(x0)} {n(y0)}h{n(width)}v{n(height)}h{n(-width)}z"
 
 
-def _clamp(value: float, box: _Box, axis: int) -> float:
+def _clamp(value: float, box: Box, axis: int) -> float:
     """Keep a number near the plot: what lies far outside is cut off anyway."""
     low, size = (box.left, box.width) if axis == 0 else (box.top, box.height)
     return min(max(value, low - 2), low + size + 2)
 
 
-def _rule(rule: Rule, box: _Box) -> str:
+def _rule(rule: Rule, box: Box) -> str:
     if not isfinite(rule.at):
         return ""
     if rule.across == "x":
-        path = f"M{_n(box.at_x(rule.at))} {_n(box.top)}v{_n(box.height)}"
+        path = f"M{n(box.at_x(rule.at))} {n(box.top)}v{n(box.height)}"
     else:
-        path = f"M{_n(box.left)} {_n(box.at_y(rule.at))}h{_n(box.width)}"
+        path = f"M{n(box.left)} {n(box.at_y(rule.at))}h{n(box.width)}"
     return f'<path class="s rule{" dash" if rule.dashed else ""} {rule.role}" d="{path}"/>'
 
 
-def _line(line: Line, box: _Box) -> str:
+def _line(line: Line, box: Box) -> str:
     points = [p for p in line.points if isfinite(p[0]) and isfinite(p[1])]
     if not points:
         return ""
@@ -229,79 +198,8 @@ def _fewer(points: Sequence[tuple[float, float]], width: float) -> Sequence[tupl
     return [*kept, points[-1]]
 
 
-def _path(points: Iterable[tuple[float, float]], box: _Box) -> str:
-    return "M" + "L".join(f"{_n(box.at_x(x))} {_n(box.at_y(y))}" for x, y in points)
-
-
-def _rule_labels(rules: Sequence[Rule], box: _Box, end: float) -> list[str]:
-    """Write names of upright rules above the plot, those of level ones at its right, over the line."""
-    parts = []
-    taken: list[tuple[float, float]] = []
-    for rule in rules:
-        if not rule.label or not isfinite(rule.at):
-            continue
-        size = _width(rule.label)
-        if rule.across == "y":
-            if box.y.low <= rule.at <= box.y.high:
-                at = max(box.at_y(rule.at) - 4, box.top + 10)
-                parts.append(_words(box.left + box.width - 2, at, rule.label, role=rule.role, anchor="end"))
-            continue
-        if not box.x.low <= rule.at <= box.x.high:
-            continue
-        start = min(max(box.at_x(rule.at) - size / 2, box.left), max(end - size, box.left))
-        if any(start < high + 6 and low < start + size + 6 for low, high in taken):
-            continue
-        taken.append((start, start + size))
-        parts.append(_words(start, box.top - 4, rule.label, role=rule.role))
-    return parts
-
-
-def _line_labels(lines: Sequence[Line], box: _Box) -> list[str]:
-    """Write names at the ends of lines; where two would collide the lower one gives way."""
-    ends = [
-        (min(max(box.at_y(y), box.top + 4), box.top + box.height), box.at_x(x), line)
-        for line in lines
-        if line.label and line.points
-        for x, y in [line.points[-1]]
-        if isfinite(x) and isfinite(y)
-    ]
-    parts = []
-    before = float("-inf")
-    for y, x, line in sorted(ends, key=lambda end: end[:2]):
-        at = max(y, before + 13)
-        before = at
-        parts.append(
-            _words(min(x, box.left + box.width) + 5, at + 4, line.label, role=line.role, extra=' class="b"')
-        )
-    return parts
-
-
-def _bar_labels(bars: Sequence[Bar], box: _Box, end: float) -> list[str]:
-    """Write names beside bars where there is room."""
-    parts = []
-    for bar in bars:
-        if not bar.label or not all(map(isfinite, (bar.x0, bar.x1, bar.y0, bar.y1))):
-            continue
-        x0, x1 = sorted((box.at_x(bar.x0), box.at_x(bar.x1)))
-        y0, y1 = sorted((box.at_y(bar.y0), box.at_y(bar.y1)))
-        size = _width(bar.label)
-        if _in_a_row(box):
-            middle = (y0 + y1) / 2 + 4
-            if x1 + 5 + size <= end:
-                parts.append(_words(x1 + 5, middle, bar.label))
-            elif x0 - 5 - size >= box.left:
-                parts.append(_words(x0 - 5, middle, bar.label, anchor="end"))
-            elif size + 8 <= x1 - x0:
-                parts.append(_words(x1 - 6, middle, bar.label, role="paper", anchor="end"))
-        elif size <= (x1 - x0) * 1.6 + 6:
-            at = y0 - 4 if y0 - 14 >= box.top - 2 else y0 + 13
-            parts.append(_words((x0 + x1) / 2, at, bar.label, anchor="middle"))
-    return parts
-
-
-def _in_a_row(box: _Box) -> bool:
-    """Tell whether bars are rows rather than columns: rows are read downwards."""
-    return box.y.flipped
+def _path(points: Iterable[tuple[float, float]], box: Box) -> str:
+    return "M" + "L".join(f"{n(box.at_x(x))} {n(box.at_y(y))}" for x, y in points)
 
 
 _SHAPES: Final = {
@@ -313,54 +211,46 @@ _SHAPES: Final = {
 }
 
 
-def _marks(marks: Sequence[Mark], box: _Box) -> list[str]:
+def _marks(marks: Sequence[Mark], box: Box) -> list[str]:
     parts = []
     shown = [m for m in marks if isfinite(m.x) and isfinite(m.y) and box.has(m.x, m.y)]
     hinted = sum(1 for mark in shown if mark.hint) <= _MOST_HINTS
     for role, group in groupby(shown, key=lambda mark: mark.role):
         plain = ""
         for mark in group:
-            shape = f"M{_n(box.at_x(mark.x))} {_n(box.at_y(mark.y))}{_SHAPES[mark.shape]}"
+            shape = f"M{n(box.at_x(mark.x))} {n(box.at_y(mark.y))}{_SHAPES[mark.shape]}"
             if mark.hint and hinted:
                 parts.append(
-                    f'<path class="f mark {role}" d="{shape}"><title>{_text(mark.hint)}</title></path>'
+                    f'<path class="f mark {role}" d="{shape}"><title>{escaped(mark.hint)}</title></path>'
                 )
             else:
                 plain += shape
         if plain:
             parts.append(f'<path class="f mark {role}" d="{plain}"/>')
-    for mark in shown:
-        if mark.label:
-            x, y = box.at_x(mark.x), box.at_y(mark.y)
-            room = x + 7 + _width(mark.label) <= box.left + box.width + 4
-            parts.append(
-                _words(x + (7 if room else -7), y + 4, mark.label, role=mark.role,
-                       anchor="start" if room else "end")
-            )  # fmt: skip
     return parts
 
 
-def _axes(panel: Panel, box: _Box) -> list[str]:
+def _axes(panel: Panel, box: Box) -> list[str]:
     parts = []
     bottom = box.top + box.height
     for tick in _spaced(panel.x, box):
-        half = _width(tick.text) / 2
+        half = width_of(tick.text) / 2
         at = max(box.at_x(tick.at), half)
         for number, line in enumerate(tick.text.split("\n")):
-            parts.append(_words(at, bottom + 15 + number * _LINE, line, role="muted", anchor="middle"))
+            parts.append(words(at, bottom + 15 + number * _LINE, line, role="muted", anchor="middle"))
     before = float("inf")
     for tick in sorted(_within(panel.y), key=lambda t: -box.at_y(t.at)):
         at = box.at_y(tick.at)
         if before - at >= 11:
             before = at
-            parts.append(_words(box.left - 7, at + 4, tick.text, role="muted", anchor="end"))
+            parts.append(words(box.left - 7, at + 4, tick.text, role="muted", anchor="end"))
     if panel.x.title:
         parts.append(
-            _words(box.left + box.width, bottom + _ticks_height(panel.x) + 9, panel.x.title, role="muted",
+            words(box.left + box.width, bottom + _ticks_height(panel.x) + 9, panel.x.title, role="muted",
                    anchor="end")
         )  # fmt: skip
     if panel.x.ticks and panel.grid in ("none", "y"):
-        parts.append(f'<path class="s axis" d="M{_n(box.left)} {_n(bottom)}h{_n(box.width)}"/>')
+        parts.append(f'<path class="s axis" d="M{n(box.left)} {n(bottom)}h{n(box.width)}"/>')
     return parts
 
 
@@ -369,39 +259,15 @@ def _within(axis: Axis) -> list[Tick]:
     return [tick for tick in axis.ticks if axis.low - slack <= tick.at <= axis.high + slack]
 
 
-def _spaced(axis: Axis, box: _Box) -> list[Tick]:
+def _spaced(axis: Axis, box: Box) -> list[Tick]:
     """Return every tick, or every second, third ... one: as many as have room."""
     ticks = sorted(_within(axis), key=lambda tick: tick.at)
     for step in range(1, max(len(ticks), 1) + 1):
         kept = ticks[::step]
         gaps = (
-            abs(box.at_x(b.at) - box.at_x(a.at)) - (_width(a.text) + _width(b.text)) / 2
+            abs(box.at_x(b.at) - box.at_x(a.at)) - (width_of(a.text) + width_of(b.text)) / 2
             for a, b in pairwise(kept)
         )
         if all(gap >= 8 for gap in gaps):
             return kept
     return ticks[:1]
-
-
-def _words(
-    x: float, y: float, text: str, *, role: str = "ink", anchor: Words | str = "start", extra: str = ""
-) -> str:
-    style = extra or ' class="w"'
-    style = style.replace('class="', f'class="f {role} ')
-    where = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{_n(x)}" y="{_n(y)}"{where}{style}>{_text(text)}</text>'
-
-
-def _width(text: str) -> float:
-    """Guess how wide a text is drawn."""
-    return max(map(len, text.split("\n"))) * _FONT * _EM
-
-
-def _text(value: str) -> str:
-    return html.escape(clean(value).replace("\n", " "), quote=True)
-
-
-def _n(value: float) -> str:
-    """Return a coordinate with one decimal at most."""
-    said = f"{value:.1f}"
-    return said.removesuffix(".0") if said != "-0.0" else "0"
