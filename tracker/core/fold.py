@@ -16,8 +16,12 @@ in it, and what they do not explain is `other`.
 
 from __future__ import annotations
 
+import json
+import sys
+import zlib
+from array import array
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from statistics import median_low
 from typing import Any, Final
 
@@ -119,8 +123,9 @@ class Fold:
     saved_step: int | None = None
     hang_us: int = 0
     """Part of `other_us` in which nothing was printed though the process lived on."""
-    series: list[list[int]] = field(default_factory=list)
-    """[at, productive_us, tokens_net] at the last window end of each minute, recent ones only."""
+    series: array[int] = field(default_factory=lambda: array("q"))
+    """at, productive_us, tokens_net at the last window end of each minute, one after another; recent
+    ones only. An array: a hundred ended attempts hold some hundred thousand of them."""
 
     def __post_init__(self) -> None:
         if not self.readings:
@@ -133,12 +138,31 @@ class Fold:
         """Return the state as plain JSON; the frame is not in it."""
         body = asdict(self)
         del body["frame"]
+        body["series"] = list(self.series)
         return body
 
     @classmethod
     def from_json(cls, frame: Frame, body: Mapping[str, Any]) -> Fold:
         """Return the state that `to_json` described."""
-        return cls(frame=frame, **body)
+        return cls(frame=frame, **{**body, "series": array("q", body["series"])})
+
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes: JSON, a line end, and the series in eight bytes a number."""
+        body = {name: getattr(self, name) for name in _PLAIN}
+        series = self.series
+        if sys.byteorder == "big":
+            series = array("q", series)
+            series.byteswap()
+        return zlib.compress(json.dumps(body, separators=(",", ":")).encode() + b"\n" + series.tobytes(), 1)
+
+    @classmethod
+    def from_bytes(cls, frame: Frame, body: bytes) -> Fold:
+        """Return the state that `to_bytes` described."""
+        head, _, packed = zlib.decompress(body).partition(b"\n")
+        series = array("q", packed)
+        if sys.byteorder == "big":
+            series.byteswap()
+        return cls(frame=frame, series=series, **json.loads(head))
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -479,26 +503,30 @@ class Fold:
         self._sample(end)
 
     def _sample(self, end: int) -> None:
-        sample = [end, self.productive_us, self.tokens_net]
         series = self.series
-        if series and series[-1][0] // _MINUTE_US == end // _MINUTE_US:
-            series[-1] = sample
-        else:
-            series.append(sample)
-            if len(series) > _SERIES_LONG:
-                self._prune(end)
+        if series and series[-3] // _MINUTE_US == end // _MINUTE_US:
+            del series[-3:]
+        try:
+            series.extend((end, self.productive_us, self.tokens_net))
+        except OverflowError:  # counts that only a broken log can hold
+            del series[len(series) // 3 * 3 :]
+            series.extend(min(v, _MOST) for v in (end, self.productive_us, self.tokens_net))
+        if len(series) > 3 * _SERIES_LONG:
+            self._prune(end)
 
     def _prune(self, end: int) -> None:
         series, keep = self.series, 0
         while (
-            keep < len(series) - 2
-            and series[keep + 1][0] < end - _SERIES_SPAN_US
-            and self.productive_us - series[keep + 1][1] > _SERIES_WORK_US
+            keep < len(series) - 6
+            and series[keep + 3] < end - _SERIES_SPAN_US
+            and self.productive_us - series[keep + 4] > _SERIES_WORK_US
         ):
-            keep += 1
+            keep += 3
         del series[:keep]
 
 
+_MOST: Final = (1 << 63) - 1
+_PLAIN: Final = tuple(f.name for f in fields(Fold) if f.name not in ("frame", "series"))
 _FAR: Final = 366 * 86400 * 1_000_000
 
 

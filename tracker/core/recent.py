@@ -16,9 +16,10 @@ DAY_US: Final = 24 * HOUR_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """One attempt's recent course. `series` holds [at_us, productive_us, tokens_net] rows."""
+    """One attempt's recent course."""
 
-    series: Sequence[Sequence[int]]
+    series: Sequence[int]
+    """at_us, productive_us, tokens_net of one moment after another, as `Fold.series`."""
     first_us: int | None
     start_us: int
     end_us: int
@@ -47,10 +48,11 @@ def _at(points: Sequence[Sequence[int]], column: int, value: float, wanted: int)
 
 
 def _points(track: Track) -> list[Sequence[int]]:
-    head: list[Sequence[int]] = [] if track.first_us is None else [[track.first_us, 0, 0]]
-    if track.series and head and track.series[0][0] <= head[0][0]:
-        head = []
-    return head + list(track.series)
+    flat = track.series
+    points: list[Sequence[int]] = list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+    if track.first_us is not None and not (points and points[0][0] <= track.first_us):
+        points.insert(0, (track.first_us, 0, 0))
+    return points
 
 
 def recent_mfu(tracks: Sequence[Track], peak_flop_per_s: float, work_us: int = HOUR_US) -> float | None:
@@ -60,8 +62,10 @@ def recent_mfu(tracks: Sequence[Track], peak_flop_per_s: float, work_us: int = H
     """
     left, flop, gpu_us = work_us, 0.0, 0.0
     for track in reversed(tracks):
+        if left <= 0:
+            break
         points = _points(track)
-        if left <= 0 or not points:
+        if not points:
             continue
         if track.flop_per_token is None:
             return None
