@@ -412,7 +412,7 @@ def attempts_figure(daily: Daily, when: Dates) -> Figure | None:
         )
     whats = {piece.what for piece in pieces}
     keys = [Key(role=_ROLES[what], text=BUCKET_WORDS[what]) for what in BUCKETS if what in whats]
-    keys += [Key(role=role, text=f"▎{text}") for role, text, _ in _CLASSES if role in used]
+    keys += [Key(role=role, text=text) for role, text, _ in _CLASSES if role in used]
     return Figure(
         name="attempts",
         alt=_attempts_said(s, when),
