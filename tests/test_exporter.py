@@ -26,7 +26,7 @@ from tracker.core.settings import Reservation, Settings
 from tracker.core.snapshot import STATES, Mfu, Mtbf, PerTrillion, Reported, Snapshot, Steps, Tokens
 from tracker.exporter import Exporter
 from tracker.families import FAMILIES, LABEL_CHARS, MOST_REASONS, UNIT_EXCEPTIONS, Page
-from tracker.vitals import JobVitals, SourceVitals, Vitals
+from tracker.vitals import ChannelVitals, JobVitals, ReportVitals, SourceVitals, Vitals
 
 GOLDEN = Path(__file__).parent / "golden" / "metrics.prom"
 H_US = 3_600_000_000
@@ -174,7 +174,18 @@ VITALS = Vitals(
     wal_bytes=4_000_000,
     disk_free_bytes=200_000_000_000,
     disk_size_bytes=1_000_000_000_000,
-)
+    channels=(
+        ChannelVitals(
+            channel="mail", queued=2, sent=40, dead=1, oldest_us=NOON_US, last_sent_us=NOON_US - H_US,
+            failures={"busy": 3, "recipient": 1},
+        ),
+        ChannelVitals(channel="webhook oncall"),
+    ),
+    reports=(
+        ReportVitals(schedule="daily", last_made_us=NOON_US - H_US, next_us=NOON_US + 19 * H_US),
+        ReportVitals(schedule="weekly", failed_tries=2, next_us=NOON_US + 19 * H_US),
+    ),
+)  # fmt: skip
 
 
 def exporter(*pages: Page) -> Exporter:

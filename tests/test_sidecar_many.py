@@ -33,6 +33,7 @@ from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.exporter import Exporter
 from tracker.gate import Gate
 from tracker.member import FORECAST_OF_MANY_S, LOOK_S, RunNow
+from tracker.scheduler import RunJobs
 from tracker.sidecar import SLICE_S
 from tracker.store.errors import StoreInUse, StoreNewer
 from tracker.vitals import JobVitals, Vitals
@@ -191,6 +192,9 @@ class Beside:
     @property
     def busy(self) -> bool:
         return False
+
+    def attend(self, jobs: RunJobs) -> None:
+        jobs.every("wakes", 3600.0, lambda: None)
 
     def turn(self, now: RunNow) -> None:
         self.turns.append(now)

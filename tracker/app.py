@@ -26,9 +26,9 @@ from tracker.marks import StoredMarks
 from tracker.store import Reader, stored_version
 
 if TYPE_CHECKING:
-    from tracker.answers import Shown
     from tracker.clock import SystemClock
     from tracker.config import Listen
+    from tracker.core.daily import Daily
     from tracker.core.forecast.backtest import Replay
     from tracker.core.forecast.value import Forecast
     from tracker.doctor import Finding
@@ -121,6 +121,7 @@ def run_sidecar(places: Sequence[str], *, listen: Listen | None = None) -> None:
     from tracker.gate import Gate
     from tracker.logsetup import set_up
     from tracker.manners import stand_back
+    from tracker.pages import HtmlPages
     from tracker.serve import Server
     from tracker.sidecar import Sidecar
 
@@ -131,7 +132,7 @@ def run_sidecar(places: Sequence[str], *, listen: Listen | None = None) -> None:
     limits = [config.limits for config in configs.loaded]
     stand_back(nice=max(one.nice for one in limits), oom_score_adj=max(one.oom_score_adj for one in limits))
     clock, gate = SystemClock(), Gate()
-    answers = Answers(Exporter(version=__version__), _HtmlPages(__version__), clock=clock)
+    answers = Answers(Exporter(version=__version__), HtmlPages(__version__), clock=clock)
     sidecar = Sidecar(
         configs,
         clock=clock,
@@ -150,11 +151,13 @@ def edges_of(config: Config, *, clock: SystemClock, gate: Gate) -> Edges:
     """Return what one run of the sidecar needs of the world; a part that goes on beside it is added here."""
     from tracker.member import Edges
     from tracker.outlook import Outlook
+    from tracker.post.errands import Errands
 
+    sends = config.report is not None or bool(config.webhooks)
     return Edges(
         open_work=lambda: open_work(config, clock),
         outlook=Outlook(config.path, clock=clock),
-        parts=(),
+        parts=(Errands(config, clock=clock, gate=gate),) if sends else (),
     )
 
 
@@ -164,27 +167,6 @@ def load_to_follow(path: Path) -> Config:
     if not config.sources:
         raise NoSources(path)
     return config
-
-
-class _HtmlPages:
-    """The sidecar's pages, drawn by `reports`; loaded when the first one is asked for."""
-
-    def __init__(self, version: str) -> None:
-        self._version = version
-
-    def run(self, shown: Shown) -> str:
-        """Return the page of one run."""
-        from reports.html import page
-
-        return page(shown.run, shown.snapshot, shown.vitals.problems, version=self._version)
-
-    def index(self, shown: Sequence[Shown]) -> str:
-        """Return the page of several runs."""
-        from reports.html import index
-        from tracker.answers import run_path
-
-        rows = [(one.run, run_path(one.run), one.snapshot, one.vitals.problems) for one in shown]
-        return index(rows, version=self._version)
 
 
 class NoSources(ConfigError):
@@ -238,6 +220,15 @@ def clocks_ahead(config: Config, *, now_us: int) -> list[str]:
         return []
     with Reader(config.store) as reader, reader.snapshot():
         return [found.sentence for found in ahead(reader.streams(), now_us)]
+
+
+def daily_now(config: Config, *, as_of_us: int) -> Daily:
+    """Return what the daily report of a run shows; a store that is not there yet is a run without facts."""
+    from tracker import reporting
+
+    if not stored_version(config.store):
+        return reporting.daily_of(Book(config.settings), NoFacts(), as_of_us=as_of_us)
+    return reporting.daily_of_store(config, as_of_us=as_of_us)
 
 
 def forecast_history(config: Config, *, until_us: int) -> list[Forecast]:

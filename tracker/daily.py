@@ -153,5 +153,10 @@ def retry_us(attempts: int) -> int:
     return int(min(FIRST_RETRY_US << min(max(attempts - 1, 0), 10), LAST_RETRY_US))
 
 
+def date_of(at_us: int, zone: dt.tzinfo = dt.UTC) -> dt.date:
+    """Return the date of a moment in a zone."""
+    return (_EPOCH + at_us * _US).astimezone(zone).date()
+
+
 def _date(schedule: Schedule, now_us: int) -> dt.date:
-    return (_EPOCH + now_us * _US).astimezone(schedule.zone).date()
+    return date_of(now_us, schedule.zone)

@@ -208,6 +208,13 @@ def _reasons(counts: Iterable[tuple[str, int]]) -> Samples:
     return [((reason,), count) for reason, count in sums.items()]
 
 
+def _letters(vitals: Vitals) -> Samples:
+    for one in vitals.channels:
+        yield (one.channel, "queued"), one.queued
+        yield (one.channel, "sent"), one.sent
+        yield (one.channel, "dead"), one.dead
+
+
 def label(text: str) -> str:
     """Return text of a log as a label's value: bounded, printable, valid UTF-8.
 
@@ -432,6 +439,36 @@ FAMILIES: Final = (
            _own_by(lambda v: [((j.name,), j.last_duration_s) for j in v.jobs]), ("job_name",), "likewise"),
     Family("tracker_job_failures_total", "counter", "Runs of a periodic job that failed.",
            _own_by(lambda v: [((j.name,), j.failures) for j in v.jobs]), ("job_name",), "likewise"),
+    Family("tracker_report_last_success_timestamp_seconds", "gauge",
+           "When the report of a [[report.schedule]] was last made.",
+           _own_by(lambda v: [((r.schedule,), _seconds(r.last_made_us)) for r in v.reports]), ("schedule",),
+           "as in the config; daily where it lists none"),
+    Family("tracker_report_failed_tries", "gauge",
+           "Failed tries to make the report that is due now; 0 once it is made.",
+           _own_by(lambda v: [((r.schedule,), r.failed_tries) for r in v.reports]), ("schedule",),
+           "likewise"),
+    Family("tracker_report_next_timestamp_seconds", "gauge", "When the next report is due.",
+           _own_by(lambda v: [((r.schedule,), _seconds(r.next_us)) for r in v.reports]), ("schedule",),
+           "likewise"),
+    Family("tracker_outbox_letters", "gauge",
+           "Mails and messages by what became of them, one for each recipient.",
+           _own_by(_letters), ("channel", "state"),
+           "channel: mail, webhook NAME; state: queued, sent, dead (given up: somebody should look)"),
+    Family("tracker_outbox_oldest_timestamp_seconds", "gauge",
+           "When the mail or message that waits longest was queued; no sample where none waits.",
+           _own_by(lambda v: [((c.channel,), _seconds(c.oldest_us)) for c in v.channels]), ("channel",),
+           "likewise"),
+    Family("tracker_outbox_last_success_timestamp_seconds", "gauge",
+           "When a mail or message was last taken by the other side.",
+           _own_by(lambda v: [((c.channel,), _seconds(c.last_sent_us)) for c in v.channels]), ("channel",),
+           "likewise"),
+    Family("tracker_outbox_failures_total", "counter",
+           "Failed tries to send, over the life of the store.",
+           _own_by(lambda v: [((c.channel, reason), tries) for c in v.channels
+                              for reason, tries in sorted(c.failures.items())]),
+           ("channel", "reason"),
+           "reason: network, timeout, tls, certificate, login, secret, protocol, busy, sender, recipient, "
+           "message, size, uncertain, expired"),
 )  # fmt: skip
 """Every family of a run. Those of the process (`tracker_build_info`, `process_*`) come besides."""
 

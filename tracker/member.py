@@ -166,6 +166,10 @@ class Part(Protocol):
         """Whether something is under way, so that the next turn should come soon."""
         ...
 
+    def attend(self, jobs: RunJobs) -> None:
+        """Name the moments at which to be woken, if any; called once, before the first turn."""
+        ...
+
     def turn(self, now: RunNow) -> None:
         """Take what is done, begin what is due; never waits. Called at every visit."""
         ...
@@ -212,6 +216,8 @@ class Member:
         self._gate = gate
         self._jobs = jobs
         self._jobs.every("checkpoint", _CHECKPOINT_S, self._tidy)
+        for part in self._parts:
+            part.attend(self._jobs)
         self._publish_to = publish
         self._work: Work | None = None
         self._snapshot: Snapshot | None = None

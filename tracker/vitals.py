@@ -38,6 +38,35 @@ class JobVitals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelVitals:
+    """One way out: mail, or a webhook."""
+
+    channel: str
+    """"mail", or "webhook NAME"."""
+    queued: int = 0
+    sent: int = 0
+    dead: int = 0
+    """Given up: refused for good, or held because nobody knows whether it arrived."""
+    oldest_us: int | None = None
+    """When the one that waits longest was queued; None where none waits."""
+    last_sent_us: int | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Failed tries over the life of the store, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportVitals:
+    """One schedule of reports."""
+
+    schedule: str
+    last_made_us: int | None = None
+    failed_tries: int = 0
+    """Of the report that is due now; 0 once it is made."""
+    next_us: int | None = None
+    """Next moment of the schedule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
     """One run's tracker at one moment."""
 
@@ -59,6 +88,8 @@ class Vitals:
     """Files of `auto` sources that no collector reads."""
     sources: tuple[SourceVitals, ...] = ()
     jobs: tuple[JobVitals, ...] = ()
+    channels: tuple[ChannelVitals, ...] = ()
+    reports: tuple[ReportVitals, ...] = ()
     last_pass_us: int | None = None
     """When the sources were last looked at, successfully."""
     snapshot_s: float | None = None

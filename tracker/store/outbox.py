@@ -121,32 +121,38 @@ class Outbox:
     # -- reports -------------------------------------------------------------------------------------
 
     def claim(
-        self, kind: str, day: str, zone: str, *, as_of_us: int, now_us: int, retry_us: int
+        self,
+        kind: str,
+        day: str,
+        zone: str,
+        *,
+        as_of_us: int,
+        now_us: int,
+        retry_us: Callable[[int], int],
     ) -> ReportRow:
         """Begin a report, or begin it again; its row says for which moment. A made one stays made.
 
-        The next try is put off at once: whoever dies over this one does not die at every turn.
+        The next try is put off at once, by `retry_us` of the tries so far: whoever dies over this one does
+        not die at every turn.
         """
+        key = (kind, day, zone)
         with self._writer.transaction() as connection:
+            found = connection.execute(f"{_REPORTS} WHERE kind = ? AND day = ? AND zone = ?", key).fetchone()
+            attempts = 1 if found is None else _as_report(found).attempts + 1
             connection.execute(
                 """
-                INSERT INTO report (kind, day, zone, as_of_us, state, attempts, begun_us, not_before_us)
-                VALUES (:kind, :day, :zone, :as_of_us, 'making', 1, :now_us, :next_us)
+                INSERT INTO report (as_of_us, state, attempts, begun_us, not_before_us, kind, day, zone)
+                VALUES (?, 'making', ?, ?, ?, ?, ?, ?)
                 ON CONFLICT (kind, day, zone) DO UPDATE
-                   SET state = 'making', attempts = attempts + 1, begun_us = :now_us,
-                       not_before_us = :next_us
+                   SET state = excluded.state, attempts = excluded.attempts, begun_us = excluded.begun_us,
+                       not_before_us = excluded.not_before_us
                  WHERE state <> 'made'
                 """,
-                {
-                    "kind": kind,
-                    "day": day,
-                    "zone": zone,
-                    "as_of_us": as_of_us,
-                    "now_us": now_us,
-                    "next_us": now_us + retry_us,
-                },
+                (as_of_us, attempts, now_us, now_us + retry_us(attempts), *key),
             )
-            return _report_row(connection, kind, day, zone)
+            return _as_report(
+                connection.execute(f"{_REPORTS} WHERE kind = ? AND day = ? AND zone = ?", key).fetchone()
+            )
 
     def made(
         self,
@@ -404,13 +410,6 @@ _REPORTS: Final = """
     SELECT kind, day, zone, as_of_us, state, attempts, begun_us, not_before_us, made_us, problem, files
       FROM report
 """
-
-
-def _report_row(connection: sqlite3.Connection, kind: str, day: str, zone: str) -> ReportRow:
-    found = connection.execute(
-        f"{_REPORTS} WHERE kind = ? AND day = ? AND zone = ?", (kind, day, zone)
-    ).fetchone()
-    return _as_report(found)
 
 
 def _as_report(row: Sequence[object]) -> ReportRow:

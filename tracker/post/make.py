@@ -1,0 +1,243 @@
+"""One report that is due: documents made by a child, put in the folder, and queued as a mail.
+
+Edge: only a child process runs this. The report and its letter are recorded in one transaction. What fails
+is recorded too: the page and the next report say so. A report that can only be made as text goes out as text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tracker import daily
+from tracker.config import Config, Report
+from tracker.core.documents import iso
+from tracker.core.errors import TrackerError
+from tracker.interfaces import Clock
+from tracker.post.message import Documents, Envelope, file_name, list_id, message, message_id
+from tracker.store import Letter, Outbox, ReportRow
+
+ENDINGS: Final = ("pdf", "html", "txt")
+"""Documents that go to the folder."""
+_COMMAND: Final = (sys.executable, "-P", "-c", "from tracker.cli import main\nmain()", "report")
+_SAID: Final = 400
+
+
+class NotMade(TrackerError):
+    """A report could not be made; the message says why, and when it is tried again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A report's documents as they came out."""
+
+    files: Mapping[str, bytes]
+    """By ending: pdf, html, txt."""
+    subject: str = ""
+    """What it says, in a few words; empty where nobody said."""
+    mail_html: str = ""
+    """For mail: no drawing but pictures named `cid:NAME`; empty: no HTML."""
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    problem: str = ""
+    """What could not be made; empty where all was."""
+
+
+Render = Callable[[Config, int, str, float], Rendered]
+"""(config, as_of_us, base name, time limit in s) -> documents; raises NotMade."""
+
+
+def make(
+    outbox: Outbox,
+    config: Config,
+    *,
+    kind: str,
+    day: str,
+    zone: str,
+    as_of_us: int,
+    clock: Clock,
+    render: Render,
+) -> str:
+    """Make the report of a day, unless it is made; return what was left out, empty where nothing."""
+    report = config.report
+    schedule = next((one for one in report.schedules if one.name == kind), None) if report else None
+    if report is None or schedule is None:
+        raise NotMade(f"the config has no schedule {kind!r} any more")
+    row = outbox.claim(kind, day, zone, as_of_us=as_of_us, now_us=clock.now_us(), retry_us=daily.retry_us)
+    if row.state == "made":
+        return ""
+    try:
+        name = base_name(config.settings.run, kind, day)
+        made = render(config, row.as_of_us, name, report.time_limit_s)
+        mails = report.mail is not None and bool(schedule.to)
+        nowhere = _deliver(report, name, made)
+        if nowhere and not mails:
+            raise NotMade(nowhere)
+        problem = "; ".join(text for text in (made.problem, nowhere) if text)
+        letter = _letter(config, report, schedule, row, name, made) if mails else None
+        outbox.made(
+            row,
+            letter=letter,
+            recipients=schedule.to,
+            files=[f"{name}.{ending}" for ending in ENDINGS if ending in made.files and not nowhere],
+            now_us=clock.now_us(),
+            problem=problem,
+        )
+    except (TrackerError, OSError) as error:
+        wait_us = daily.retry_us(row.attempts)
+        outbox.failed(row, str(error), not_before_us=clock.now_us() + wait_us)
+        raise NotMade(f"{error}; tried again in {wait_us // 60_000_000} min") from error
+    return problem
+
+
+def documents_by_command(config: Config, as_of_us: int, name: str, limit_s: float) -> Rendered:
+    """Have `tracker report` make the documents; where it fails, at least the text."""
+    with tempfile.TemporaryDirectory(prefix="tracker-report-") as folder:
+        place = Path(folder)
+        problem = _report(config, as_of_us, place / f"{name}.pdf", limit_s, mail=True)
+        if problem and not (place / f"{name}.txt").exists():
+            again = _report(config, as_of_us, place / f"{name}.txt", limit_s, mail=False)
+            if again:
+                raise NotMade(again)
+            problem = f"only the text could be made: {problem}"
+        return collected(place, name, problem)
+
+
+def collected(folder: Path, name: str, problem: str = "") -> Rendered:
+    """Return the documents that lie in a folder under a base name."""
+    files = {}
+    for ending in ENDINGS:
+        with contextlib.suppress(FileNotFoundError):
+            files[ending] = (folder / f"{name}.{ending}").read_bytes()
+    if "txt" not in files:
+        raise NotMade(problem or f"{name}.txt is missing: the report was made without its text")
+    said: dict[str, str] = {}
+    with contextlib.suppress(FileNotFoundError):
+        said = json.loads((folder / f"{name}.mail.json").read_text("utf-8"))
+    html = ""
+    with contextlib.suppress(FileNotFoundError):
+        html = (folder / f"{name}.mail.html").read_text("utf-8")
+    pictures = {
+        path.name.removeprefix(f"{name}.").removesuffix(".png"): path.read_bytes()
+        for path in sorted(folder.glob(f"{name}.*.png"))
+    }
+    return Rendered(
+        files=files, subject=said.get("subject", ""), mail_html=html, pictures=pictures, problem=problem
+    )
+
+
+def mail_of(
+    config: Config,
+    made: Rendered,
+    *,
+    name: str,
+    to: tuple[str, ...],
+    kind: str,
+    day: str,
+    identity: str,
+    as_of_us: int,
+    mark: str = "",
+) -> bytes:
+    """Return a report as a mail."""
+    report = config.report
+    assert report is not None
+    assert report.mail is not None
+    run = config.settings.run
+    documents = Documents(
+        subject=mark + (made.subject or f"{run}: {kind} report of {day}"),
+        text=made.files["txt"].decode("utf-8", "replace"),
+        html=made.mail_html,
+        pictures=made.pictures,
+        pdf=made.files.get("pdf", b""),
+        file_name=f"{name}.pdf",
+    )
+    envelope = Envelope(
+        sender=report.mail.sender,
+        to=to,
+        reply_to=report.mail.reply_to,
+        message_id=identity,
+        list_id=list_id(run, kind, sender=report.mail.sender),
+        as_of_us=as_of_us,
+    )
+    return message(documents, envelope)
+
+
+def base_name(run: str, kind: str, day: str) -> str:
+    """Return the name of a report's files, without an ending.
+
+    >>> base_name("a/b", "daily", "2026-01-05")
+    'a-b-daily-2026-01-05'
+    """
+    return f"{file_name(run)[:60]}-{kind}-{day}"
+
+
+def _letter(
+    config: Config, report: Report, schedule: daily.Schedule, row: ReportRow, name: str, made: Rendered
+) -> Letter:
+    assert report.mail is not None
+    run = config.settings.run
+    identity = message_id([run, row.kind, row.day, row.zone, str(config.store)], sender=report.mail.sender)
+    body = mail_of(
+        config, made, name=name, to=schedule.to, kind=row.kind, day=row.day, identity=identity,
+        as_of_us=row.as_of_us,
+    )  # fmt: skip
+    return Letter(
+        message_id=identity, channel="mail", subject=made.subject or name, made_us=row.as_of_us, body=body
+    )
+
+
+def _report(config: Config, as_of_us: int, out: Path, limit_s: float, *, mail: bool) -> str:
+    """Run `tracker report`; return why it failed, empty where it did not."""
+    moment = iso(as_of_us) or ""
+    arguments = [*_COMMAND, "--config", str(config.path), "--as-of", moment, "--out", str(out)]
+    child = subprocess.Popen(
+        arguments + (["--mail"] if mail else []),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=config.folder,
+    )
+    try:
+        _, said = child.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return f"the report took longer than {limit_s:.0f} s and was ended"
+    if child.returncode == 0:
+        return ""
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    last = lines[-1] if lines else f"it ended with status {child.returncode} and no word"
+    return "".join(c if c.isprintable() else "?" for c in last[:_SAID])
+
+
+def _deliver(report: Report, name: str, made: Rendered) -> str:
+    """Put the documents in the folder, each whole or not at all; return what could not be put there."""
+    try:
+        report.directory.mkdir(parents=True, exist_ok=True)
+        for ending in ENDINGS:
+            if ending in made.files:
+                _put(report.directory / f"{name}.{ending}", made.files[ending])
+    except OSError as error:
+        return f"{report.directory} cannot be written ({error.strerror or error})"
+    return ""
+
+
+def _put(place: Path, body: bytes) -> None:
+    scratch = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        with scratch.open("wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(place)
+    except OSError:
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
+        raise
