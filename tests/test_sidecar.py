@@ -467,7 +467,9 @@ def a_config(run: str = "live", more: str = "") -> Config:
 class Plain:
     """Pages of one word each."""
 
-    def run(self, shown: Shown) -> str:
+    policy = "default-src 'none'"
+
+    def run(self, shown: Shown, *, alone: bool) -> str:
         return f"<p>{shown.run}"
 
     def index(self, shown: Sequence[Shown]) -> str:

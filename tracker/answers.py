@@ -5,18 +5,23 @@ Pure but for the clock that `/healthz` asks: everything else is a value that the
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, quote, unquote
 
-from tracker.core.documents import ledger_document, status_document
+from tracker.core.documents import interruptions_document, ledger_document, status_document
+from tracker.core.forecast.document import forecast_document
 from tracker.core.snapshot import Snapshot
 from tracker.exporter import Exporter
 from tracker.families import Page
 from tracker.interfaces import Clock
-from tracker.serve import Request, Response
+from tracker.serve import Request, Response, takes_gzip
 from tracker.vitals import Vitals
 
 DEAD_AFTER_S: Final = 120.0
@@ -24,6 +29,8 @@ DEAD_AFTER_S: Final = 120.0
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 _MOST_NAMED: Final = 20
+_MOST_PACKED: Final = 16
+"""Pages kept compressed, for whoever asks next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +47,11 @@ class Shown:
 class Pages(Protocol):
     """Draws the pages for people."""
 
-    def run(self, shown: Shown) -> str:
-        """Return the page of one run, as HTML."""
+    policy: str
+    """Their Content-Security-Policy."""
+
+    def run(self, shown: Shown, *, alone: bool) -> str:
+        """Return the page of one run, as HTML; the same object as long as it says the same."""
         ...
 
     def index(self, shown: Sequence[Shown]) -> str:
@@ -66,6 +76,8 @@ class Answers:
         self._pages = pages
         self._clock = clock
         self._runs: Mapping[str, Shown] = {}
+        self._packed: OrderedDict[str, _Packed] = OrderedDict()
+        self._lock = threading.Lock()
         self._beat_s = clock.monotonic_s()
 
     def beat(self) -> None:
@@ -89,8 +101,13 @@ class Answers:
     def __call__(self, request: Request) -> Response:
         """Answer one request."""
         if request.path.startswith("/runs/"):
-            return self._of(unquote(request.path.removeprefix("/runs/")), self._page)
+            run = unquote(request.path.removeprefix("/runs/"))
+            return self._of(run, lambda shown: self._page(shown, request))
         answer = _ROUTES.get(request.path)
+        if answer is None and request.path.startswith("/api/"):
+            return _error(
+                404, f"nothing here. There is: {', '.join(r for r in _ROUTES if r.startswith('/api/'))}"
+            )
         if answer is None:
             known = "\n".join([*_ROUTES, run_path("NAME")])
             return Response(status=404, body=f"Nothing here. There is:\n{known}\n".encode())
@@ -145,11 +162,29 @@ class Answers:
 
     def _front(self, request: Request) -> Response:
         if "run=" in request.query or len(self._runs) == 1:
-            return self._asked(request, self._page)
-        return _html(self._pages.index(list(self._runs.values())))
+            return self._asked(request, lambda shown: self._page(shown, request))
+        return self._html("", self._pages.index(list(self._runs.values())), request)
 
-    def _page(self, shown: Shown) -> Response:
-        return _html(self._pages.run(shown))
+    def _page(self, shown: Shown, request: Request) -> Response:
+        page = self._pages.run(shown, alone=len(self._runs) == 1)
+        return self._html(run_path(shown.run), page, request)
+
+    def _html(self, name: str, page: str, request: Request) -> Response:
+        """Return a page, compressed once for all who ask while it says the same."""
+        with self._lock:
+            kept = self._packed.get(name)
+            if kept is None or kept.page is not page:
+                kept = self._packed[name] = _Packed.of(page)
+            self._packed.move_to_end(name)
+            while len(self._packed) > _MOST_PACKED:
+                self._packed.popitem(last=False)
+        headers = {"Content-Security-Policy": self._pages.policy, "ETag": kept.tag}
+        if _has(request, kept.tag):
+            return Response(status=304, body=b"", content_type=HTML, headers=headers)
+        if takes_gzip(request.headers):
+            headers["Content-Encoding"] = "gzip"
+            return Response(body=kept.packed, content_type=HTML, headers=headers)
+        return Response(body=kept.page.encode("utf-8", "replace"), content_type=HTML, headers=headers)
 
     def _list(self, request: Request) -> Response:
         runs = [
@@ -164,10 +199,44 @@ class Answers:
         return Response(body=_json({"schema": 1, "runs": runs}), content_type=JSON)
 
     def _status(self, request: Request) -> Response:
-        return self._asked(request, lambda shown: _document(shown, status_document))
+        return self._asked(request, lambda shown: _document(shown, request, status_document))
 
     def _ledger(self, request: Request) -> Response:
-        return self._asked(request, lambda shown: _document(shown, ledger_document))
+        return self._asked(request, lambda shown: _document(shown, request, ledger_document))
+
+    def _interruptions(self, request: Request) -> Response:
+        return self._asked(request, lambda shown: _document(shown, request, interruptions_document))
+
+    def _forecast(self, request: Request) -> Response:
+        return self._asked(request, lambda shown: _document(shown, request, _foreseen))
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A page as it is sent."""
+
+    page: str
+    packed: bytes
+    tag: str
+
+    @classmethod
+    def of(cls, page: str) -> _Packed:
+        """Compress a page."""
+        body = page.encode("utf-8", "replace")
+        return cls(page, gzip.compress(body, compresslevel=6, mtime=0), _tag(body))
+
+
+def _tag(body: bytes) -> str:
+    """Return a name for what is sent: weak, as the bytes differ with compression."""
+    return f'W/"{hashlib.sha256(body).hexdigest()[:24]}"'
+
+
+def _has(request: Request, tag: str) -> bool:
+    """Tell whether the client says that it has this already."""
+    said = request.headers.get("if-none-match", "")
+    return said == "*" or tag.removeprefix("W/") in {
+        one.strip().removeprefix("W/") for one in said.split(",") if one.strip()
+    }
 
 
 def _is_ready(shown: Shown) -> bool:
@@ -182,18 +251,31 @@ def _problem(status: int, what: str, runs: Mapping[str, Shown]) -> Response:
     return Response(status=status, body=_json({"error": what, "runs": list(runs)}), content_type=JSON)
 
 
-def _document(shown: Shown, make: Callable[[Snapshot], dict[str, Any]]) -> Response:
+def _error(status: int, what: str) -> Response:
+    return Response(status=status, body=_json({"error": what}), content_type=JSON)
+
+
+def _document(shown: Shown, request: Request, make: Callable[[Snapshot], Any]) -> Response:
+    """Return what `--json` prints of the same moment, byte for byte."""
     if shown.snapshot is None:
-        problem = {"error": f"no snapshot yet: {_why(shown)}"}
-        return Response(status=503, body=_json(problem), content_type=JSON)
-    return Response(body=_json(make(shown.snapshot)), content_type=JSON)
+        return _error(503, f"no snapshot yet: {_why(shown)}")
+    made = make(shown.snapshot)
+    if made is None:
+        return _error(503, f"no forecast yet: {_why(shown)}")
+    body = _json(made)
+    tag = _tag(body)
+    if _has(request, tag):
+        return Response(status=304, body=b"", content_type=JSON, headers={"ETag": tag})
+    return Response(body=body, content_type=JSON, headers={"ETag": tag})
 
 
-def _html(text: str) -> Response:
-    return Response(body=text.encode("utf-8", "replace"), content_type=HTML)
+def _foreseen(snapshot: Snapshot) -> dict[str, Any] | None:
+    if snapshot.forecast is None:
+        return None
+    return forecast_document(snapshot.run, snapshot.forecast, plan_finish_us=snapshot.plan_finish_us)
 
 
-def _json(document: dict[str, Any]) -> bytes:
+def _json(document: Any) -> bytes:
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
 
 
@@ -205,4 +287,6 @@ _ROUTES: Final[dict[str, Callable[[Answers, Request], Response]]] = {
     "/api/v1/runs": Answers._list,
     "/api/v1/status": Answers._status,
     "/api/v1/ledger": Answers._ledger,
+    "/api/v1/interruptions": Answers._interruptions,
+    "/api/v1/forecast": Answers._forecast,
 }

@@ -217,6 +217,9 @@ class Server:
             return self._answer(request)
         except Exception:
             _log.exception("no answer for %s", request.path[:200])
+            if request.path.startswith("/api/"):
+                failed = b'{"error": "the tracker failed to answer; its log says why"}\n'
+                return Response(status=500, body=failed, content_type="application/json")
             return Response(status=500, body=b"The tracker failed to answer; its log says why.\n")
 
 
@@ -272,7 +275,10 @@ def _encode(response: Response, asked: Mapping[str, str], *, is_head: bool, now_
     if len(body) >= _WORTH_PACKING and "Content-Encoding" not in headers and takes_gzip(asked):
         body = gzip.compress(body, compresslevel=5, mtime=0)
         headers["Content-Encoding"] = "gzip"
-    headers["Content-Length"] = str(len(body))
+    if response.status == HTTPStatus.NOT_MODIFIED:
+        del headers["Content-Type"]  # nothing follows
+    else:
+        headers["Content-Length"] = str(len(body))
     try:
         phrase = HTTPStatus(response.status).phrase
     except ValueError:
