@@ -28,6 +28,7 @@ from tracker.store import Reader, stored_version
 if TYPE_CHECKING:
     from tracker.clock import SystemClock
     from tracker.config import Listen
+    from tracker.core.daily import Daily
     from tracker.core.forecast.backtest import Replay
     from tracker.core.forecast.value import Forecast
     from tracker.doctor import Finding
@@ -219,6 +220,15 @@ def clocks_ahead(config: Config, *, now_us: int) -> list[str]:
         return []
     with Reader(config.store) as reader, reader.snapshot():
         return [found.sentence for found in ahead(reader.streams(), now_us)]
+
+
+def daily_now(config: Config, *, as_of_us: int) -> Daily:
+    """Return what the daily report of a run shows; a store that is not there yet is a run without facts."""
+    from tracker import reporting
+
+    if not stored_version(config.store):
+        return reporting.daily_of(Book(config.settings), NoFacts(), as_of_us=as_of_us)
+    return reporting.daily_of_store(config, as_of_us=as_of_us)
 
 
 def forecast_history(config: Config, *, until_us: int) -> list[Forecast]:
