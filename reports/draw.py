@@ -22,6 +22,8 @@ _PRINTED: Final = 1.22
 """Printed size of a word over the size it was measured with: the printed face is smaller and narrower."""
 _FONT_SIZE: Final = re.compile(r"font-size: ([0-9.]+)px")
 _MM: Final = 1 / 25.4
+_PICTURE_MM: Final = 130.0
+"""Width on paper that a picture for mail is laid out for."""
 _APART_PT: Final = 8.0
 
 
@@ -29,34 +31,58 @@ def svg(drawing: Drawing, *, width_mm: float, height_mm: float | None = None) ->
     """Return a drawing as SVG of that width."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
 
-    tall = height_mm if height_mm is not None else width_mm * drawing.height_ratio
-    settings: Any = {
+    with mpl.rc_context(_settings()):
+        tall = height_mm if height_mm is not None else width_mm * drawing.height_ratio
+        figure = _figure(drawing, width_mm * _MM, tall * _MM)
+        canvas: Any = FigureCanvasSVG(figure)
+        out = io.BytesIO()
+        canvas.print_svg(out, metadata={"Date": None, "Creator": None})
+    return _in_font(out.getvalue())
+
+
+def png(drawing: Drawing, *, width_px: int) -> bytes:
+    """Return a drawing as a picture of that width, for mail."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with mpl.rc_context(_settings()):
+        wide = _PICTURE_MM * _MM
+        figure = _figure(drawing, wide, wide * drawing.height_ratio)
+        figure.set_dpi(width_px / wide)
+        canvas: Any = FigureCanvasAgg(figure)
+        out = io.BytesIO()
+        canvas.print_png(out, metadata={"Software": None})
+    return out.getvalue()
+
+
+def _settings() -> Any:
+    return {
         "svg.hashsalt": "run-telemetry",
         "svg.fonttype": "none",
         "font.family": [_STAND_IN],
         "font.size": _SIZE_PT,
         "axes.unicode_minus": False,
+        "path.simplify": True,
         "text.parse_math": False,
         "figure.constrained_layout.w_pad": 0.02,
         "figure.constrained_layout.h_pad": 0.02,
         "figure.constrained_layout.wspace": 0.04,
         "figure.constrained_layout.hspace": 0.06,
     }
-    with mpl.rc_context(settings):
-        figure = Figure(figsize=(width_mm * _MM, tall * _MM), layout="constrained")
-        canvas: Any = FigureCanvasSVG(figure)
-        count = len(drawing.panels)
-        rows, columns = (1, count) if drawing.beside else (count, 1)
-        for number, panel in enumerate(drawing.panels, 1):
-            axes = figure.add_subplot(rows, columns, number)
-            _panel(axes, panel)
-        if drawing.keys:
-            _keys(figure, drawing)
-        out = io.BytesIO()
-        canvas.print_svg(out, metadata={"Date": None, "Creator": None})
-    return _in_font(out.getvalue())
+
+
+def _figure(drawing: Drawing, wide_in: float, tall_in: float) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(wide_in, tall_in), layout="constrained")
+    count = len(drawing.panels)
+    rows, columns = (1, count) if drawing.beside else (count, 1)
+    for number, panel in enumerate(drawing.panels, 1):
+        _panel(figure.add_subplot(rows, columns, number), panel)
+    if drawing.keys:
+        _keys(figure, drawing)
+    return figure
 
 
 def _in_font(body: bytes) -> bytes:

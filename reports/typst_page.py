@@ -95,6 +95,20 @@ def _figure(figure: Figure, width_mm: float, *, height_mm: float | None = None) 
     }
 
 
+def figures(page: Page, names: Sequence[str]) -> dict[str, Drawing]:
+    """Return the drawings of those figures of a page that it has, by name."""
+    return {figure.name: figure.drawing for figure in page.figures() if figure.name in names}
+
+
+def each_drawing(data: Any, read: Callable[[Any], Drawing]) -> Any:
+    """Return the data of a page with its drawings, which came as plain data, read."""
+    if isinstance(data, list):
+        return [each_drawing(item, read) for item in data]
+    if isinstance(data, dict):
+        return {k: read(v) if k == "drawing" else each_drawing(v, read) for k, v in data.items()}
+    return data
+
+
 def _block(block: Block, width_mm: float) -> dict[str, Any]:
     if isinstance(block, Heading):
         return {"kind": "heading", "text": block.text}

@@ -108,6 +108,7 @@ BAD: dict[Kind, tuple[str, ...]] = {
     kinds.BILLING: ("1", "true", "[]", '"atempt"', '""'),
     kinds.TLS: ("1", "true", "[]", '"ssl"', '""'),
     kinds.ON_UNCERTAIN: ("1", "true", "[]", '"retry"', '""'),
+    kinds.PAPER: ("1", "true", "[]", '"a5"', '""'),
 }  # fmt: skip
 """What each kind refuses, as TOML."""
 

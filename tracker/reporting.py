@@ -1,10 +1,18 @@
-"""The daily report of a store: opened, asked at several moments, put together.
+"""The daily report of a store: opened, asked at several moments, put together, and written to files.
 
-Edge: reads the store. numpy is loaded for the forecasts, so the sidecar's own process imports nothing of it.
+Edge: reads the store, writes files. numpy is loaded for the forecasts, so the sidecar's own process imports
+nothing of it.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tracker.atomic import replacing
 from tracker.config import Config
 from tracker.core.book import Book
 from tracker.core.daily import DAY_US, Daily, Health, daily, history_moments
@@ -13,6 +21,16 @@ from tracker.core.series import Series, series
 from tracker.forecasting import Asked, ask
 from tracker.marks import StoredMarks
 from tracker.store import Reader
+
+if TYPE_CHECKING:
+    from reports.page import Page
+    from reports.typst_page import Paper
+
+ENDINGS: Final = ("txt", "html", "pdf")
+"""In the order of writing: what needs least comes first, and is there also where the rest fails."""
+_MAIL_SECTIONS: Final = ("key-figures", "finish", "ledger", "attempts")
+_MAIL_FIGURES: Final = ("finish", "waterfall")
+_MAIL_WIDTH_PX: Final = 1184
 
 
 def daily_of_store(config: Config, *, as_of_us: int) -> Daily:
@@ -66,3 +84,69 @@ def _began_us(asked: Asked) -> int | None:
 
 def _series(book: Book, facts: Facts, now: Asked, as_of_us: int) -> Series:
     return series(book.open(facts, as_of_us=as_of_us), facts, now.snapshot)
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def page_of(made: Daily, config: Config) -> Page:
+    """Return the report as a page, with dates in the report's zone."""
+    from reports.daily import daily_page
+
+    zone = config.report.zone if config.report is not None else config.zone
+    return daily_page(made, zone=zone, zone_name=str(zone))
+
+
+def base_name(run: str, day: str) -> str:
+    """Return a name for a report's files that any file system takes, without an ending.
+
+    >>> base_name("llama/13b \N{GRINNING FACE}", "2026-01-05")
+    'llama-13b-2026-01-05'
+    """
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run).strip("-.") or "run"
+    return f"{safe[:80]}-{day}"
+
+
+def write(
+    page: Page, base: Path, *, endings: tuple[str, ...] = ENDINGS, paper: Paper = "a4", mail: bool = False
+) -> Iterator[Path]:
+    """Write a page's documents beside each other, each whole or not at all; yield each as it is there.
+
+    `base` is the path without an ending. Raises OSError, and NotRendered for the PDF: text and HTML are
+    there by then.
+    """
+    if "txt" in endings:
+        from reports.text import text_of
+
+        yield _put(base, "txt", text_of(page).encode())
+    if "html" in endings:
+        from reports.html_document import document
+
+        yield _put(base, "html", document(page).encode("utf-8", "replace"))
+    if "pdf" in endings:
+        from tracker.rendering import pdf
+
+        yield _put(base, "pdf", pdf(page, paper=paper))
+    if mail:
+        yield from _mail(page, base)
+
+
+def _mail(page: Page, base: Path) -> Iterator[Path]:
+    """Write what a mail of the page is made of: its HTML, pictures named in it, and its subject."""
+    from reports.html_mail import mail_html
+    from tracker.rendering import pictures
+
+    found = pictures(page, _MAIL_FIGURES, width_px=_MAIL_WIDTH_PX)
+    for name, body in found.items():
+        yield _put(base, f"{name}.png", body)
+    body_html = mail_html(page, images={name: name for name in found}, sections=_MAIL_SECTIONS)
+    yield _put(base, "mail.html", body_html.encode("utf-8", "replace"))
+    subject = f"{page.run}: {page.verdict.partition(';')[0].rstrip('.')}"
+    yield _put(base, "mail.json", json.dumps({"subject": subject}).encode())
+
+
+def _put(base: Path, ending: str, body: bytes) -> Path:
+    path = base.with_name(f"{base.name}.{ending}")
+    with replacing(path) as file:
+        file.write(body)
+    return path

@@ -35,6 +35,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "ledger": Entry("ledger", "Show where every GPU-hour went, by attempt."),
         "interruptions": Entry("interruptions", "Show why attempts ended, and by which evidence."),
         "forecast": Entry("forecast", "Forecast the finish, GPU-hours, cost and energy, each with a range."),
+        "report": Entry("report", "Write the daily report: PDF, HTML and text."),
         "check": Entry("check", "Look for what is wrong: config, sources, store, port."),
     },
     "Calculators (no config needed)": {

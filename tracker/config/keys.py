@@ -276,6 +276,7 @@ REPORT: Final = Section(
         Key("timezone", kinds.ZONE, "Zone of `at` and of the dates in it.", "run.timezone",
             '"Europe/Berlin"'),
         Key("directory", kinds.PATH, "Folder that the documents go to.", "reports-out", '"reports-out"'),
+        Key("paper", kinds.PAPER, "Paper of the PDF.", "a4", '"letter"'),
         Key("time_limit_s", kinds.SECONDS, "How long making one may take.", "300", "300"),
     ),
 )  # fmt: skip

@@ -427,6 +427,7 @@ BILLING: Final = _one_of("attempt", "reservation")
 TLS: Final = _one_of("starttls", "implicit", "none")
 SHAPE: Final = _one_of("generic", "slack", "teams")
 ON_UNCERTAIN: Final = _one_of("resend", "hold")
+PAPER: Final = _one_of("a4", "letter")
 
 
 def in_zone(moment: dt.datetime, zone: dt.tzinfo) -> dt.datetime:

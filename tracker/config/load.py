@@ -326,6 +326,7 @@ class _Loader:
             at=at,
             zone=zone,
             directory=self.resolve(values.get("directory", "reports-out")),
+            paper=values.get("paper", "a4"),
             mail=made,
             schedules=tuple(schedules),
             time_limit_s=values.get("time_limit_s", 300.0),

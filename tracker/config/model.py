@@ -96,6 +96,8 @@ class Report:
     at: dt.time = dt.time(7, 0)
     zone: dt.tzinfo = dt.UTC
     directory: Path = Path("reports-out")
+    paper: str = "a4"
+    """a4 or letter."""
     mail: Mail | None = None
     schedules: tuple[Schedule, ...] = ()
     """What is made and when; the loader puts a daily one where the file lists none."""

@@ -1,0 +1,59 @@
+"""Files that appear whole or not at all.
+
+Edge: writes to disk. A reader sees the old file or the new one, never half of one, and a power cut leaves
+one of the two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """Give a file to write; it takes the place of `path` when the block ends, and goes when it fails.
+
+    Raises OSError, named after `path`, where its folder cannot be written to.
+    """
+    folder = path.parent
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:60]}.", suffix=".tmp", dir=folder)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    written = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        written.chmod(mode & ~_umask())
+        written.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            written.unlink()
+        raise
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Let a name that came or went in a folder outlive a power cut, where its file system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _umask() -> int:
+    """Return the process's umask without changing it for more than a moment."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022

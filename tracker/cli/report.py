@@ -1,0 +1,98 @@
+"""`tracker report`: the daily report of a run as PDF, HTML and text.
+
+Edge.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+import click
+
+from tracker.cli._options import as_of_option, config_option
+
+if TYPE_CHECKING:
+    from tracker.config import Config
+
+_DOCUMENTS = (".pdf", ".html", ".txt")
+
+
+@click.command()
+@config_option
+@as_of_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="A file .pdf (HTML and text are put beside it), .html or .txt (only that one), or a folder. "
+    "Default: report.directory.",
+)
+@click.option(
+    "--paper", type=click.Choice(["a4", "letter"]), help="Paper of the PDF. Default: report.paper, else a4."
+)
+@click.option("--text", "as_text", is_flag=True, help="Print the text report; write files only with --out.")
+@click.option("--mail", "for_mail", is_flag=True, hidden=True, help="Write the parts of a mail, too.")
+def report(
+    config: Path, as_of: int | None, out: Path | None, paper: str | None, as_text: bool, for_mail: bool
+) -> None:
+    """Write the daily report: PDF, HTML and text.
+
+    The verdict first, then when it finishes, where the GPU-hours went, how fast it trains, what stopped it,
+    and what it costs against the plan: at most four pages. The same store, config and moment give the same
+    bytes. It mails nothing and marks no day as done. Reads the store only: run `tracker ingest` or
+    `tracker run` first.
+
+    \b
+    Examples:
+      tracker report --config run.toml --out report.pdf
+      tracker report --config run.toml --text
+      tracker report --config run.toml --as-of 2026-01-05T07:00:00Z --paper letter --out reports/
+    """
+    from tracker import app, reporting
+    from tracker.cli._output import talk
+    from tracker.clock import SystemClock
+
+    loaded = app.load_config(config)
+    as_of_us = as_of if as_of is not None else SystemClock().now_us()
+    base, endings = (None, ()) if as_text and out is None else _target(loaded, out, as_of_us)
+    page = reporting.page_of(app.daily_now(loaded, as_of_us=as_of_us), loaded)
+    if as_text:
+        from reports.text import text_of
+
+        click.echo(text_of(page), nl=False)
+    if base is None:
+        return
+    chosen = paper or (loaded.report.paper if loaded.report is not None else "a4")
+    for path in reporting.write(
+        page, base, endings=endings, paper=cast(Literal["a4", "letter"], chosen), mail=for_mail
+    ):
+        if as_text:
+            talk(str(path))
+        else:
+            click.echo(str(path))
+
+
+def _target(config: Config, out: Path | None, as_of_us: int) -> tuple[Path, tuple[str, ...]]:
+    """Return the path without an ending, and what is written there."""
+    from tracker.reporting import ENDINGS, base_name
+
+    zone = config.report.zone if config.report is not None else config.zone
+    when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=as_of_us)
+    name = base_name(config.settings.run, when.astimezone(zone).date().isoformat())
+    if out is None:
+        folder = config.report.directory if config.report is not None else config.folder / "reports-out"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / name, ENDINGS
+    if out.suffix.lower() in _DOCUMENTS and not out.is_dir():
+        if not out.parent.is_dir():
+            raise click.UsageError(f"--out {out}: there is no folder {out.parent}. Make it first")
+        ending = out.suffix.lower().removeprefix(".")
+        return out.with_suffix(""), ENDINGS if ending == "pdf" else (ending,)
+    if out.suffix and not out.is_dir():
+        raise click.UsageError(f"--out {out}: expected a file .pdf, .html or .txt, or a folder that is there")
+    if not out.parent.is_dir():
+        raise click.UsageError(f"--out {out}: there is no folder {out.parent}. Make it first")
+    out.mkdir(exist_ok=True)
+    return out / name, ENDINGS

@@ -1,0 +1,74 @@
+"""Has a page printed: a child process draws its figures and sets it, so that its memory never becomes ours.
+
+Edge: starts, watches and ends one process at a time. The child gets the page as JSON and gives a PDF back.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from reports.page import Page
+from reports.typst_page import Paper, document, figures
+from tracker.core.errors import TrackerError
+
+LIMIT_S: Final = 120.0
+_SAID: Final = 400
+
+
+class NotRendered(TrackerError):
+    """A page could not be printed; the message says why."""
+
+
+def pdf(page: Page, *, paper: Paper = "a4", limit_s: float = LIMIT_S) -> bytes:
+    """Return a page as PDF; raises NotRendered."""
+    made = _child({"make": "pdf", "document": document(page, paper=paper)}, "the PDF", limit_s)
+    if not made.startswith(b"%PDF-"):
+        raise NotRendered("the PDF could not be made: what came back is none")
+    return made
+
+
+def pictures(
+    page: Page, names: Sequence[str], *, width_px: int, limit_s: float = LIMIT_S
+) -> dict[str, bytes]:
+    """Return figures of a page as PNG, by their names; raises NotRendered."""
+    asked = figures(page, names)
+    if not asked:
+        return {}
+    body = _child({"make": "png", "figures": asked, "width_px": width_px}, "the pictures", limit_s)
+    found: dict[str, bytes] = msgspec.json.decode(body, type=dict[str, bytes])
+    return found
+
+
+def _child(request: object, what: str, limit_s: float) -> bytes:
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tracker.cli.pdf_child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "MPLBACKEND": "svg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise NotRendered(f"{what} could not be begun: {error.strerror or error}") from None
+    try:
+        made, said = child.communicate(msgspec.json.encode(request), timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise NotRendered(f"{what} took longer than {limit_s:g} s and was ended") from None
+    except BaseException:
+        child.kill()
+        child.communicate()
+        raise
+    if child.returncode == 0:
+        return made
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    why = lines[-1][:_SAID] if lines else f"its process ended with status {child.returncode} and no word"
+    raise NotRendered(f"{what} could not be made: {why}")
