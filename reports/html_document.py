@@ -14,7 +14,7 @@ from reports.page import Page
 
 _ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
-    "%3Crect width='16' height='16' rx='3' fill='%231f5fbf'/%3E"
+    "%3Crect width='16' height='16' rx='3' fill='%231f4e79'/%3E"
     "%3Cpath d='M3 12h2V8H3zM7 12h2V4H7zM11 12h2V6h-2z' fill='white'/%3E%3C/svg%3E"
 )
 _POLICY: Final = f"default-src 'none'; style-src {digest(STYLE)}; img-src data:"

@@ -19,7 +19,7 @@ MOST_COLUMNS: Final = 6
 """A table of more columns is left to the document that goes with the mail."""
 MOST_ROWS: Final = 30
 _INNER: Final = WIDTH - 48
-_C: Final = {name: pair[0] for name, pair in COLOURS.items()}
+_C: Final[dict[str, str]] = {name: pair[0] for name, pair in COLOURS.items()}
 _FONT: Final = "font-family:-apple-system,'Segoe UI',Roboto,Arial,sans-serif"
 _TEXT: Final = f"{_FONT};font-size:15px;line-height:1.5;color:{_C['ink']}"
 _SMALL: Final = f"{_FONT};font-size:13px;line-height:1.45;color:{_C['muted']}"

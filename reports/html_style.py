@@ -6,37 +6,45 @@ Pure: a constant text, made of the table of colours. It names no outside resourc
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
+from reports.page import Role
+from reports.palette import PAPER
+
+_DARK: Final[Mapping[Role, str]] = {
+    "ink": "#e7ebf1",
+    "muted": "#9da9ba",
+    "grid": "#2b333f",
+    "run": "#7fb6ea",
+    "plan": "#9aa5b5",
+    "forecast": "#6fb8f0",
+    "good": "#58c7a0",
+    "warning": "#f0b357",
+    "problem": "#ff8f80",
+    "productive": "#5d9fd0",
+    "lost": "#e8775c",
+    "startup": "#e3ac60",
+    "checkpoint": "#93a9c4",
+    "evaluation": "#8fc3d8",
+    "tail": "#c28c62",
+    "pending": "#66727f",
+    "idle": "#525d6a",
+    "other": "#a583d2",
+    "cause_gpu": "#ff7d4a",
+    "cause_network": "#6aa9f7",
+    "cause_host": "#e57ab8",
+    "cause_software": "#f3bd45",
+    "cause_storage": "#3fc59f",
+    "cause_planned": "#9da9ba",
+    "cause_unknown": "#ffffff",
+}
+"""On a dark page: the hues of the printed one, lighter."""
 COLOURS: Final[dict[str, tuple[str, str]]] = {
-    "back": ("#f5f6f8", "#0f1319"),
+    "back": ("#f4f6f8", "#0f1319"),
     "paper": ("#ffffff", "#181d26"),
-    "ink": ("#18202c", "#e7ebf1"),
-    "muted": ("#566173", "#9da9ba"),
-    "grid": ("#e1e5eb", "#2b333f"),
     "link": ("#1a56b0", "#7db2ff"),
-    "run": ("#1f5fbf", "#6ea8ff"),
-    "plan": ("#697485", "#9aa5b5"),
-    "forecast": ("#7548bd", "#b79bf6"),
-    "good": ("#18733f", "#5cc98a"),
-    "warning": ("#8a5200", "#f0b357"),
-    "problem": ("#b3261e", "#ff8f86"),
-    "productive": ("#2c8a66", "#3fae86"),
-    "lost": ("#c8453c", "#e8776e"),
-    "startup": ("#d99a2b", "#dfae4e"),
-    "checkpoint": ("#8467c4", "#a58ae0"),
-    "evaluation": ("#4a86cf", "#6fa8ea"),
-    "tail": ("#b0673a", "#cf8a5a"),
-    "pending": ("#a3acb8", "#7b8694"),
-    "idle": ("#c5ccd6", "#566171"),
-    "other": ("#6f7a88", "#8e99a8"),
-    "cause_gpu": ("#c8453c", "#e8776e"),
-    "cause_network": ("#4a86cf", "#6fa8ea"),
-    "cause_host": ("#b0673a", "#cf8a5a"),
-    "cause_software": ("#8467c4", "#a58ae0"),
-    "cause_storage": ("#2b8796", "#56b4c3"),
-    "cause_planned": ("#a3acb8", "#7b8694"),
-    "cause_unknown": ("#6f7a88", "#8e99a8"),
+    **{role: (PAPER[role], _DARK[role]) for role in PAPER},
 }
 """What is drawn in which colour, light and dark: the roles of `reports/page.py`, and the page itself."""
 _NO_ROLE: Final = frozenset({"back", "link"})

@@ -204,7 +204,7 @@ def _path(points: Iterable[tuple[float, float]], box: Box) -> str:
 
 _SHAPES: Final = {
     "dot": "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
-    "tick": "m-.8 -6h1.6v12h-1.6z",
+    "tick": "m-1.7 -8h3.4v16h-3.4z",
     "diamond": "m0 -5l4.5 5l-4.5 5l-4.5 -5z",
     "up": "m0 -5l4.5 8.5h-9z",
     "down": "m0 5l4.5 -8.5h-9z",

@@ -14,7 +14,7 @@ from typing import Final
 from reports.page import Axis, Bar, Line, Mark, Panel, Rule, clean
 
 _FONT: Final = 12.0
-_EM: Final = 0.54
+_EM: Final = 0.59
 """Mean width of a character, in ems."""
 _HIGH: Final = 13.0
 _ASIDE: Final = (0.0, _HIGH, -_HIGH, 2 * _HIGH, -2 * _HIGH, 3 * _HIGH)
