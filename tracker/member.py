@@ -403,7 +403,7 @@ class Member:
             self._gate.leave(self)
         elif self._gate.enter(self):
             self._asked_s = now_s
-            outlook.begin(self._clock.now_us())
+            outlook.begin(self._clock.now_us() // 1_000_000 * 1_000_000)  # a moment that a command can name
             if not outlook.busy:
                 self._gate.leave(self)
 
