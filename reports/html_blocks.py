@@ -154,4 +154,5 @@ def _heading(heading: str) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     first, *rest = cells
-    return f'<tr><th scope="row">{lines(first)}' + "".join(f"<td>{lines(cell)}" for cell in rest)
+    head = f'<th scope="row">{lines(first)}' if first else "<td>"
+    return f"<tr>{head}" + "".join(f"<td>{lines(cell)}" for cell in rest)
