@@ -36,6 +36,12 @@ GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "interruptions": Entry("interruptions", "Show why attempts ended, and by which evidence."),
         "forecast": Entry("forecast", "Forecast the finish, GPU-hours, cost and energy, each with a range."),
         "report": Entry("report", "Write the daily report: PDF, HTML and text."),
+        "export": Entry(
+            "export", "Write the history as OpenMetrics text, or a table as CSV, JSON lines or Parquet."
+        ),
+        "backfill": Entry(
+            "backfill", "Write a run's past into VictoriaMetrics, or any receiver of Prometheus remote write."
+        ),
         "check": Entry("check", "Look for what is wrong: config, sources, store, port."),
     },
     "Calculators (no config needed)": {

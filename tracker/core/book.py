@@ -84,6 +84,8 @@ class Book:
         """How far the folds reach that were remembered whole."""
         self.verdicts: dict[str, tuple[object, Verdict | None]] = {}
         """Why attempts ended, beside what that was judged from (a cache of core/summary.py)."""
+        self.told: dict[str, tuple[object, object]] = {}
+        """What attempts' readings tell a forecast, beside what that follows from (core/forecast/state.py)."""
 
     def open(self, facts: Facts, *, as_of_us: int) -> Opened:
         """Return the run as of a moment; what lies after it is ignored."""
@@ -248,7 +250,7 @@ class Book:
         while fold.piece < len(attempt.pieces):
             piece = attempt.pieces[fold.piece]
             news = piece.segment.last_offset >= fold.offset
-            for done in _feed(fold, facts, piece, as_of_us) if news else ():
+            for done in feed(fold, facts, piece, as_of_us) if news else ():
                 if not done:
                     return fold
                 if fold.readings % MARK_EVERY == 0:
@@ -300,7 +302,7 @@ class Book:
         self._marks.put(key, digest, step=fold.step, at_us=fold.at, body=fold.to_bytes())
 
 
-def _feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[bool]:
+def feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[bool]:
     """Feed the fold what is new of a piece. Yield True for each reading taken, False at `as_of`.
 
     Of a line that yields both, the reading comes first: what begins on its line begins after its steps.

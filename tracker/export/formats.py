@@ -1,0 +1,138 @@
+"""How rows become bytes: CSV, JSON lines, Parquet.
+
+Edge: writes files. CSV is opened by spreadsheets, and a log's text may pretend to be a formula: a text cell
+that begins with = + - @, a tab or a line break gets an apostrophe in front, which a spreadsheet hides. Cells
+of numbers and moments are ours and stay as they are. JSON lines and Parquet hold the text as it was.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal
+
+from tracker.core.errors import TrackerError
+from tracker.export.tables import Cell, Column, Kind, Row
+
+Format = Literal["csv", "jsonl", "parquet"]
+FORMATS: Final = ("csv", "jsonl", "parquet")
+DANGEROUS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""First characters of a formula, and their full-width twins, which some spreadsheets take too."""
+_ROWS: Final = 5_000
+_TYPES: Final[dict[Kind, str]] = {
+    "text": "VARCHAR",
+    "moment": "TIMESTAMP",
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "boolean": "BOOLEAN",
+}
+
+
+class NoParquet(TrackerError):
+    """The package that writes Parquet is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Parquet needs the package duckdb: pip install 'run-telemetry[parquet]'. "
+            "CSV and JSON lines do without"
+        )
+
+
+def write(form: Format, columns: Sequence[Column], rows: Iterable[Row], out: BinaryIO) -> int:
+    """Write a table; return the number of rows. Raises NoParquet."""
+    if form == "csv":
+        return _csv(columns, rows, out)
+    if form == "jsonl":
+        return _json_lines(columns, rows, out)
+    return _parquet(columns, rows, out)
+
+
+def guarded(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula.
+
+    >>> guarded("=cmd|' /C calc'!A0"), guarded("loss -1"), guarded("")
+    ("'=cmd|' /C calc'!A0", 'loss -1', '')
+    """
+    return f"'{text}" if text.startswith(DANGEROUS) or text.lstrip().startswith(DANGEROUS) else text
+
+
+def _csv(columns: Sequence[Column], rows: Iterable[Row], out: BinaryIO) -> int:
+    texts = [place for place, column in enumerate(columns) if column.kind == "text"]
+    written = 0
+    for some in _by(rows, _ROWS):
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        if not written:
+            writer.writerow([column.name for column in columns])
+        writer.writerows(_cells(row, texts) for row in some)
+        out.write(buffer.getvalue().encode("utf-8", "replace"))
+        written += len(some)
+    if not written:
+        out.write((",".join(column.name for column in columns) + "\n").encode())
+    return written
+
+
+def _cells(row: Row, texts: Sequence[int]) -> list[Cell]:
+    """Return a row's cells: unknown ones empty, booleans in small letters, text guarded and without NUL."""
+    cells: list[Cell] = [str(cell).lower() if isinstance(cell, bool) else cell for cell in row]
+    for place in texts:
+        cell = cells[place]
+        if isinstance(cell, str):
+            cells[place] = guarded(cell.replace("\0", "\ufffd"))
+    return cells
+
+
+def _json_lines(columns: Sequence[Column], rows: Iterable[Row], out: BinaryIO) -> int:
+    names = [column.name for column in columns]
+    written = 0
+    for some in _by(rows, _ROWS):
+        lines = [json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) for row in some]
+        out.write(("\n".join(lines) + "\n").encode())
+        written += len(some)
+    return written
+
+
+def _parquet(columns: Sequence[Column], rows: Iterable[Row], out: BinaryIO) -> int:
+    """Let DuckDB turn JSON lines into Parquet: a small package, typed columns, bounded memory."""
+    try:
+        import duckdb
+    except ImportError:
+        raise NoParquet from None
+    with tempfile.TemporaryDirectory(prefix="tracker-export-") as name:
+        lines, made = Path(name, "rows.jsonl"), Path(name, "rows.parquet")
+        with lines.open("wb") as file:
+            written = _json_lines(columns, (_plain(row) for row in rows), file)
+        types = {column.name: _TYPES[column.kind] for column in columns}
+        database: Any = duckdb.connect(":memory:", config={"temp_directory": name, "threads": "2"})
+        try:
+            database.execute(
+                f"COPY (SELECT * FROM read_json(?, format = 'newline_delimited', columns = {types!r})) "
+                "TO ? (FORMAT parquet, COMPRESSION zstd)",
+                [str(lines), str(made)],
+            )
+        finally:
+            database.close()
+        with made.open("rb") as file:
+            while block := file.read(1 << 20):
+                out.write(block)
+    return written
+
+
+def _plain(row: Row) -> Row:
+    """Return a row without NUL and half surrogates, which Parquet's text cannot hold."""
+    return tuple(
+        cell.replace("\0", "\ufffd").encode("utf-8", "replace").decode() if isinstance(cell, str) else cell
+        for cell in row
+    )
+
+
+def _by(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    """Yield rows some at a time."""
+    rest = iter(rows)
+    while some := list(islice(rest, size)):
+        yield some
