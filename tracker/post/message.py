@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from email import policy
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.utils import format_datetime, parseaddr
+from email.utils import format_datetime
 from typing import Final
 
 SUBJECT_CHARS: Final = 65
 """Longer ones are folded, and some programs fold them wrongly."""
-_POLICY: Final = policy.SMTP.clone(cte_type="7bit", max_line_length=76)
+_POLICY: Final = policy.SMTP.clone(cte_type="7bit", max_line_length=998)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _SPELT: Final = str.maketrans({
     "–": "-", "—": "-", "−": "-", "‘": "'", "’": "'", "“": '"', "”": '"', "…": "...", "×": "x",
@@ -159,16 +159,24 @@ def list_id(run: str, kind: str, *, sender: str) -> str:
 def bare(address: str) -> str:
     """Return an address without the name before it.
 
-    >>> bare("Ops <ops@example.org>")
+    >>> bare("Ops, night <ops@example.org>")
     'ops@example.org'
     """
-    return parseaddr(address)[1]
+    return _split(address)[1]
 
 
 def _address(text: str) -> Address:
-    name, spec = parseaddr(text)
+    name, spec = _split(text)
     local, _, host = spec.rpartition("@")
     return Address(" ".join(name.split()), username=local, domain=host)
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Return name and address; a name may hold commas, which `email.utils` would take for a list."""
+    name, found, spec = address.strip().rpartition("<")
+    if not found:
+        return "", address.strip()
+    return name.strip().strip('"'), spec.rstrip("> ").strip()
 
 
 def _whole(text: str) -> str:
