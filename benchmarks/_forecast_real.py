@@ -6,7 +6,7 @@ time where the source states one.
 
     glm130b        22 restarts with their step; once with the batch ramp-up that its paper states (as a log
                    with a sample odometer would have it), once with a constant batch (as if nobody knew)
-    bloom          dated iterations; the pair marked trust=no is tested, not believed
+    bloom          dated iterations, the pair marked trust=no among them: the core has to find it
     opt175b        five dated percentages; the step rate from the stated 33 days
     mlperf         every step of 24 runs, as logged
     modded-nanogpt 756 complete runs, time at 5 to 95 % of their steps
@@ -40,7 +40,6 @@ class RealRun:
     truth_us: int
     start_us: int
     moments: list[tuple[str, int]]
-    notes: list[str]
 
 
 def _us(text: str, form: str = "%Y.%m.%d-%H:%M:%S") -> int:
@@ -101,7 +100,6 @@ def glm(folder: Path, *, ramp: bool) -> RealRun:
         truth_us=_us("2022.06.29-13:53:21"),
         start_us=_us(rows[0]["frm"]),
         moments=[(text[:10].replace(".", "-"), _us(text)) for text in asked],
-        notes=[],
     )
 
 
@@ -117,7 +115,6 @@ def bloom(folder: Path) -> RealRun:
     with (folder / "bloom" / "progress.csv").open(encoding="utf-8") as file:
         rows = [(r["date"], int(r["iteration"])) for r in csv.DictReader(file)]
     log: list[Reading | Event] = []
-    notes: list[str] = []
     start = _us(rows[0][0], "%Y-%m-%d") + 19 * 3600 * S
     _event(log, Kind.LAUNCH, start)
     _event(log, Kind.SETTING, start, gpus=384)
@@ -128,16 +125,6 @@ def bloom(folder: Path) -> RealRun:
     for date, step in rows[1:]:
         at = _us(date, "%Y-%m-%d") + 12 * 3600 * S
         since = _us(kept[-1][0], "%Y-%m-%d") + 12 * 3600 * S
-        later = next(((d, s) for d, s in rows if s > step), None)
-        if later is not None and kept[-1][1] >= ramp_end:
-            days = (_us(later[0], "%Y-%m-%d") - _us(date, "%Y-%m-%d")) / DAY_US
-            need = (later[1] - step) / days
-            if need > 1.5 * 86_400 / BLOOM_STEP_S:
-                notes.append(
-                    f"{date} at iteration {step:,} is flagged and not used: the next point would need "
-                    f"{need:,.0f} iterations a day, when {86_400 / BLOOM_STEP_S:,.0f} are possible"
-                )
-                continue
         tokens = ramp_tokens + (step - ramp_end) * BLOOM_TOKENS
         if step == ramp_end:  # the line of that day prints 104.7 s a step
             _reading(log, at - 2100 * S, step - 20, tokens - 20 * BLOOM_TOKENS)
@@ -155,7 +142,6 @@ def bloom(folder: Path) -> RealRun:
         truth_us=_us("2022-07-04", "%Y-%m-%d") + 12 * 3600 * S,
         start_us=start,
         moments=[(day, _us(day, "%Y-%m-%d") + 12 * 3600 * S + S) for day in asked],
-        notes=notes,
     )
 
 
@@ -183,7 +169,6 @@ def opt(folder: Path) -> RealRun:
         truth_us=_us(rows[-1][0], "%Y-%m-%d"),
         start_us=start,
         moments=[(d, _us(d, "%Y-%m-%d") + S) for d, p in rows if 0 < p < 100],
-        notes=[],
     )
 
 
@@ -215,7 +200,7 @@ def mlperf(folder: Path) -> Iterator[RealRun]:
         for share in SHARES:
             at = next(a for a, samples, _ in rows if samples * 8192 >= share * target)
             moments.append((f"{share:.0%}", at + 1))
-        yield RealRun(name, facts_from({"mllog.txt": log}), target, rows[-1][0], start, moments, [])
+        yield RealRun(name, facts_from({"mllog.txt": log}), target, rows[-1][0], start, moments)
 
 
 # -- modded-nanogpt ---------------------------------------------------------------------------------
@@ -248,4 +233,4 @@ def nanogpt(folder: Path) -> Iterator[RealRun]:
                     moments.append((f"{percent}%", at + 1))
             truth = start + round(whole * S)
             files = {"speedrun.log": log}
-            yield RealRun(row["path"], facts_from(files), steps * 524_288, truth, start, moments, [])
+            yield RealRun(row["path"], facts_from(files), steps * 524_288, truth, start, moments)

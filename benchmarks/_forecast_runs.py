@@ -33,6 +33,7 @@ EXCLUDES = int(Flag.STEP_TIME_EXCLUDES)
 SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 PLAIN = "plain"
 FULL = "full"
+FRAIL = "frail"
 
 
 @dataclass(slots=True)
@@ -54,17 +55,21 @@ class StudyRun:
 
 
 def study_run(seed: int, *, world: str = FULL) -> StudyRun:
-    """Play one run. `world` PLAIN leaves out ramps, drift, planned stops and rollbacks."""
-    return _World(seed, full=world == FULL).play()
+    """Play one run. `world` PLAIN leaves out ramps, drift, planned stops and rollbacks.
+
+    FRAIL has them, and stops that come as often as in young or buggy jobs: 3,000 to 25,000 GPU-hours apart.
+    """
+    return _World(seed, full=world != PLAIN, frail=world == FRAIL).play()
 
 
 class _World:
-    def __init__(self, seed: int, *, full: bool) -> None:
+    def __init__(self, seed: int, *, full: bool, frail: bool) -> None:
         self.seed, self.full = seed, full
         rng = self.rng = random.Random(f"forecast-study/{seed}")
         self.gpus = 2 ** rng.choice(range(8, 15))
         self.work_days = math.exp(rng.uniform(math.log(4), math.log(60)))
-        device_h = math.exp(rng.uniform(math.log(25e3), math.log(280e3)))
+        low, high = (3e3, 25e3) if frail else (25e3, 280e3)
+        device_h = math.exp(rng.uniform(math.log(low), math.log(high)))
         self.mtbf_s = max(device_h / self.gpus, 1.2) * H
         self.shape = rng.uniform(0.55, 1.0)
         self.early = rng.uniform(1.0, 3.0)

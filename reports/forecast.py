@@ -5,11 +5,12 @@ Pure. Rounding only; every number comes finished.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from reports.numbers import UNKNOWN, hours, moment, per_cent, scaled
 from reports.tables import Table
 from tracker.core.forecast.backtest import Replay
+from tracker.core.forecast.history import History, Kept
 from tracker.core.forecast.score import Score
 from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.core.snapshot import Snapshot
@@ -55,6 +56,8 @@ def forecast_pairs(snapshot: Snapshot, forecast: Forecast) -> list[Pair]:
             pairs.append(("moved by", told))
     if forecast.assumptions:
         pairs.append(("believed", "\n".join(forecast.assumptions)))
+    if forecast.flagged:
+        pairs.append(("not used", "\n".join(forecast.flagged)))
     if forecast.reasons:
         pairs.append(("not known", "\n".join(forecast.reasons)))
     return pairs
@@ -115,16 +118,42 @@ def _change(q: Quantiles | None, unit: str) -> str:
     return f"{q.p50:+,.2f}{unit} ({q.p10:+,.2f}, {q.p90:+,.2f})"
 
 
-def history_table(kept: Sequence[Forecast]) -> Table:
-    """Return how the forecast moved, newest last."""
+def history_table(history: History, whole: int) -> Table:
+    """Return how the forecast moved and why, newest last; beside it the error, once the truth is known."""
+    truth = history.truth
     rows = []
-    for f in kept:
+    for kept in history.kept:
+        f = kept.forecast
         q = f.finish_us or Quantiles(p10=None, p50=None, p90=None)
         cells = [moment(round(v)) if v is not None else UNKNOWN for v in (q.p10, q.p50, q.p90)]
-        rows.append((moment(f.as_of_us), *cells, _span(f.gpu_hours)))
-    return Table(
-        title="Forecasts that were kept", headings=("as of", "P10", "P50", "P90", "GPU-hours"), rows=rows
-    )
+        move, most = kept.move, kept.most
+        why = "" if most is None else f"{most.name} {most.us / _DAY_US:+.2f}"
+        row = (moment(f.as_of_us), *cells, "" if move is None else f"{move.us / _DAY_US:+.2f}", why)
+        rows.append(row if truth is None else (*row, *_judgement(kept)))
+    title = f"{whole:,} forecasts that were kept"
+    if len(rows) < whole:
+        title += f", {len(rows)} of them evenly chosen (--json has all)"
+    if truth is not None:
+        title += f". The run finished on {moment(truth.finish_us)}: days early (-) or late (+)"
+    headings = ("as of", "P10", "P50", "P90", ">moved, days", "mostly by")
+    judged = (">error", "in range", ">pinball") if truth is not None else ()
+    notes = ("* made for another target than the run ended with: not judged",)
+    other = any(kept.other_target for kept in history.kept)
+    return Table(title=title, headings=(*headings, *judged), rows=rows, notes=notes if other else ())
+
+
+def _judgement(kept: Kept) -> tuple[str, str, str]:
+    if kept.error_us is None or kept.pinball_us is None:
+        return ("*" if kept.other_target else UNKNOWN, "", "")
+    inside = "yes" if kept.inside else "no"
+    return (f"{kept.error_us / _DAY_US:+.2f}", inside, f"{kept.pinball_us / _DAY_US:.3f}")
+
+
+def kept_score_table(history: History) -> Table:
+    """Return the score of all kept forecasts of a finished run."""
+    assert history.score is not None
+    assert history.truth is not None
+    return scores(history.score, (history.truth.finish_us - history.truth.start_us) / _DAY_US)
 
 
 def backtest_table(replay: Replay) -> Table:

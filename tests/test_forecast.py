@@ -23,6 +23,8 @@ from tracker.core.forecast.backtest import NoTruth, backtest
 from tracker.core.forecast.blocks import bucketed
 from tracker.core.forecast.choices import parse
 from tracker.core.forecast.document import backtest_document, forecast_document, history_document
+from tracker.core.forecast.doubt import Limits, Point, doubtful
+from tracker.core.forecast.history import Truth, fan, judged, thinned
 from tracker.core.forecast.score import DECILES, Scored, best_factor, score
 from tracker.core.forecast.section import forecast_section
 from tracker.core.forecast.state import State, state_of
@@ -626,7 +628,7 @@ def test_the_best_range_of_a_line_is_a_quantile_of_what_came() -> None:
 def test_history_is_a_fan() -> None:
     """One row a forecast, with all its levels."""
     kept = [told(facts(steady()), at) for at in (2000, 3000)]
-    made = history_document("story", kept)
+    made = history_document("story", judged(kept, None))
 
     assert [len(f["levels"]) for f in made["forecasts"]] == [13, 13]
     assert fine(made)
@@ -640,3 +642,172 @@ def test_state_names_its_inputs() -> None:
     assert one.digest() != two.digest()
     assert two.digest() == asked(facts(steady()), 5100).state.digest()
     assert EXCLUDES
+
+
+# -- readings that cannot be true ------------------------------------------------------------------------
+
+
+def dated(*points: tuple[float, int], step_s: float = 10.0) -> ListFacts:
+    """Return a log of a few readings (second, step) that print ten seconds a step."""
+    log = Log().launch(resume=0)
+    for at, step in points:
+        log.at(at).line(step, step_s)
+    return facts(log)
+
+
+def test_a_reading_too_low_for_the_next_is_flagged_and_not_used() -> None:
+    """At 3,000 s it says 100; at 6,000 s 500: 400 steps of ten seconds do not fit."""
+    made = asked(dated((1100, 100), (2100, 200), (5000, 210), (6100, 500)), 6100)
+    right = asked(dated((1100, 100), (2100, 200), (6100, 500)), 6100)
+
+    (doubt,) = made.state.doubts
+    assert doubt.startswith("step 210 at 2026-01-01 01:23 UTC cannot be true: from it to the next would be")
+    assert made.forecast.flagged == (doubt,)
+    assert any(doubt in text for text in made.snapshot.warnings)
+    assert [b.end_us for b in made.state.blocks] == [b.end_us for b in right.state.blocks]
+    assert made.state.done_tokens == right.state.done_tokens
+
+
+def test_a_last_reading_too_high_for_those_before_is_flagged_and_not_used() -> None:
+    """Its tokens are not done: the forecast goes on from the reading before it."""
+    made = asked(dated((1100, 100), (2100, 200), (3100, 300), (4100, 900)), 4100)
+
+    (doubt,) = made.state.doubts
+    assert doubt.startswith("step 900 at 2026-01-01 01:08 UTC cannot be true: up to it")
+    assert made.state.done_tokens == pytest.approx(300 * STEP_TOKENS)
+    assert sum(b.net_tokens for b in made.state.blocks) == pytest.approx(300 * STEP_TOKENS)
+    assert made.forecast.finish_us is not None
+    assert (made.forecast.finish_us.p50 or 0) > us(4100 + 6000)
+
+
+def test_a_printed_time_that_no_reading_fits_is_what_is_wrong() -> None:
+    """In another unit it contradicts every line: none is doubted then."""
+    made = asked(dated(*((100 + 1000 * n, 100 * n) for n in range(1, 12)), step_s=100.0), 12_000)
+
+    assert made.state.doubts == ()
+
+
+def test_batch_ramps_and_steady_logs_are_not_doubted() -> None:
+    """Tokens decide, not steps."""
+    for name in ("ramp", "llama_like", "rollback", "elastic", "steady"):
+        run = simulate(preset(name, seed=3))
+        config = Settings(run=name, model=Model(sequence_length=run.parameters.sequence_length))
+        book, made = Book(config), facts_from(*observe(run))
+        assert state_of(book, made, snapshot(book, made, as_of_us=int(run.now_us))).doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("points", "wrong"),
+    [
+        pytest.param([(0, 0.0), (10, 10.0), (20, 20.0)], {}, id="as fast as can be"),
+        pytest.param([(0, 0.0), (10, 3.0), (11, 12.0), (20, 20.0)], {1}, id="the earlier one is too low"),
+        pytest.param([(0, 0.0), (10, 10.0), (11, 40.0), (20, 20.0)], {2}, id="the later one is too high"),
+        pytest.param([(0, 0.0), (1, 40.0)], {1}, id="the start is believed"),
+        pytest.param([], {}, id="nothing"),
+    ],
+)
+def test_which_of_two_that_contradict_is_wrong(points: list[tuple[int, float]], wrong: Any) -> None:
+    """Hours and tokens in units of what an hour can hold, half as much again being too much."""
+    hour = 3_600_000_000
+    made = [Point(at_us=at * hour, step=n + 1, tokens=tokens) for n, (at, tokens) in enumerate(points)]
+
+    assert set(doubtful(made, Limits(printed_us=float(hour), peak_us=None))) == set(wrong)
+
+
+# -- the target, the belief, the words ---------------------------------------------------------------------
+
+
+def test_the_forecast_counts_to_the_plan_s_own_target() -> None:
+    """The run behind its target still has the later stages that the plan's date holds."""
+    made = told(facts(steady()), 5100, settings(tokens=4.8e5, later_stages=0.08))
+    done = told(facts(steady()), 5100, settings(tokens=4e5, later_stages=0.08))
+
+    assert made.basis == "measured"
+    assert made.inputs is not None
+    assert made.inputs.target_tokens == pytest.approx(4.8e5 * 1.08)
+    assert any("with the same 518K" in t or "518,400 tokens (later stages of 8%" in t for t in made.sentences)
+    assert done.basis == "exact"
+
+
+def test_a_run_that_fails_far_more_often_than_others_is_believed() -> None:
+    """Thirty stops in a day of 8 GPUs: the belief of one in 40,000 GPU-hours hardly counts any more."""
+    logs, at, step = [], 0.0, 0
+    for _ in range(30):
+        log = Log().at(at).launch(resume=step).at(at + 60)
+        log.train(range(step + 5, step + 101, 5), since=step)
+        logs.append(log)
+        step += 100
+        at += 60 + 1000 + 300
+    made = told(facts(*logs), at - 290, settings(tokens=1e7))
+
+    assert made.inputs is not None
+    assert made.inputs.mtbf_gpu_hours == pytest.approx(8 * 1000 / 3600, rel=0.6)
+
+
+def test_fewer_tokens_but_an_earlier_finish_is_explained() -> None:
+    """Slow at first and fast since: what is to come outweighs what is missing."""
+    log = Log().launch(resume=0).at(100).train(range(5, 101, 5), since=0, step_s=20.0)
+    log.train(range(105, 401, 5), since=100, step_s=5.0)
+    made = told(facts(log), log.now, settings(mfu=0.000095, goodput=1.0, attn_overhead=0.0))
+    text = " ".join(made.sentences)
+
+    assert made.days_behind_plan is not None
+    assert made.days_behind_plan < 0
+    assert "fewer tokens than planned after 0.0 days" in text
+    assert "more than the plan's" in text
+
+
+# -- forecasts that were kept ------------------------------------------------------------------------------
+
+
+def test_kept_forecasts_are_judged_once_the_truth_is_known() -> None:
+    """Error, whether the range held it, pinball; and how the middle moved, parts summing to it."""
+    kept = [told(finished(), at) for at in (4000, 2000, 6000)]
+    truth = Truth(finish_us=us(10_100), tokens=1e6, start_us=T0)
+    open_, known = judged(kept, None), judged(kept, truth)
+
+    assert [k.forecast.as_of_us for k in known.kept] == [us(2000), us(4000), us(6000)]
+    assert open_.score is None
+    assert {k.error_us for k in open_.kept} == {None}
+    assert known.score is not None
+    assert known.score.count == 3
+    for n, k in enumerate(known.kept):
+        middle = k.forecast.finish_us
+        assert middle is not None
+        assert k.error_us == pytest.approx((middle.p50 or 0) - us(10_100), abs=2e6)
+        assert k.inside == ((middle.p10 or 0) <= us(10_100) <= (middle.p90 or 0))
+        assert (k.pinball_us or -1) >= 0
+        assert (k.move is None) == (n == 0)
+        if k.move is not None:
+            assert sum(part.us for part in k.move.parts) == k.move.us
+    assert fine(history_document("story", known))
+
+
+def test_a_forecast_for_another_target_is_not_judged() -> None:
+    """It answered another question, and the table says so."""
+    other = told(finished(), 4000, settings(tokens=2e6))
+    found = judged([other], Truth(finish_us=us(10_100), tokens=1e6, start_us=T0))
+
+    assert found.score is None
+    assert found.kept[0].other_target
+    assert found.kept[0].error_us is None
+
+
+def test_the_fan_is_the_range_of_each_forecast() -> None:
+    """In order of time; those without a finish are left out."""
+    kept = [told(facts(steady()), at) for at in (3000, 2000)]
+    points = fan([*kept, Forecast(as_of_us=us(1000), basis="none")])
+
+    assert [p.as_of_us for p in points] == [us(2000), us(3000)]
+    assert all((p.p10_us or 0) < p.p50_us < (p.p90_us or 0) for p in points)
+
+
+@pytest.mark.parametrize(("count", "most"), [(0, 5), (3, 5), (100, 5), (7, 1), (7, 0)])
+def test_thinning_keeps_the_first_and_the_last(count: int, most: int) -> None:
+    """And never more than asked for."""
+    made = [Forecast(as_of_us=n, basis="none") for n in range(count)]
+    some = thinned(made, most)
+
+    assert len(some) == min(count, most)
+    assert not some or some[-1] is made[-1]
+    assert most < 2 or not some or some[0] is made[0]

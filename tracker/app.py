@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tracker.config import Listen
     from tracker.core.daily import Daily
     from tracker.core.forecast.backtest import Replay
+    from tracker.core.forecast.history import History
     from tracker.core.forecast.value import Forecast
     from tracker.doctor import Finding
     from tracker.forecasting import Asked
@@ -236,6 +237,16 @@ def forecast_history(config: Config, *, until_us: int) -> list[Forecast]:
     from tracker import forecasting
 
     return forecasting.history(config, until_us=until_us) if stored_version(config.store) else []
+
+
+def forecast_judged(config: Config, *, until_us: int) -> History:
+    """Return the kept forecasts, how each moved, and how right it was once the run is finished."""
+    from tracker import forecasting
+    from tracker.core.forecast.history import judged
+
+    if not stored_version(config.store):
+        return judged([], None)
+    return forecasting.judged_history(config, until_us=until_us)
 
 
 def forecast_backtest(config: Config, *, as_of_us: int, moments: int) -> Replay:

@@ -16,11 +16,12 @@ from tracker.core.book import Book
 from tracker.core.facts import Facts
 from tracker.core.forecast.answer import forecast, spent_money
 from tracker.core.forecast.choices import WhatIf, mfu_expected, parse, what_if
+from tracker.core.forecast.history import History, Truth, judged
 from tracker.core.forecast.state import State, state_of
 from tracker.core.forecast.value import Forecast
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
-from tracker.core.summary import snapshot
+from tracker.core.summary import judge, summed
 from tracker.marks import StoredMarks
 from tracker.store import Reader, Writer, keep_forecast
 
@@ -68,8 +69,9 @@ def ask(book: Book, facts: Facts, *, as_of_us: int, since_us: int | None = None,
 
 
 def _ask(book: Book, facts: Facts, as_of_us: int, earlier: Forecast | None, rejects: int) -> Asked:
-    made = snapshot(book, facts, as_of_us=as_of_us, rejects=rejects)
-    state = state_of(book, facts, made)
+    opened = book.open(facts, as_of_us=as_of_us)
+    made = summed(judge(book, facts, opened), rejects=rejects)
+    state = state_of(book, facts, made, opened)
     settings = book.settings
     hours = made.gpu_us["allocated"] / 3.6e9 if made.gpu_us is not None else None
     spans = [
@@ -78,7 +80,9 @@ def _ask(book: Book, facts: Facts, as_of_us: int, earlier: Forecast | None, reje
     ]
     spent = spent_money(settings.plan, spans, hours)
     told = forecast(state, settings, spent=spent, plan_finish_us=made.plan_finish_us, earlier=earlier)
-    return Asked(snapshot=replace(made, forecast=told), state=state, settings=settings, spent=spent)
+    doubts = [f"the forecast does not use a reading: {why}" for why in state.doubts]
+    made = replace(made, forecast=told, warnings=(*made.warnings, *doubts))
+    return Asked(snapshot=made, state=state, settings=settings, spent=spent)
 
 
 def ask_store(config: Config, *, as_of_us: int, since_us: int | None = None) -> Asked:
@@ -93,6 +97,23 @@ def history(config: Config, *, until_us: int) -> list[Forecast]:
     """Return the forecasts that were kept, up to a moment, in order of time."""
     with Reader(config.store) as reader:
         return [Forecast.from_json(json.loads(body)) for body in reader.kept_forecasts(until_us=until_us)]
+
+
+def judged_history(config: Config, *, until_us: int) -> History:
+    """Return the kept forecasts with how they moved and, once the run is finished, how right each was."""
+    made = history(config, until_us=until_us)
+    return judged(made, _truth(ask_store(config, as_of_us=until_us)) if made else None)
+
+
+def _truth(asked: Asked) -> Truth | None:
+    told, state = asked.forecast, asked.state
+    if told.basis != "exact" or told.finish_us is None or told.finish_us.p50 is None:
+        return None
+    if not state.done_tokens or state.start_us is None:
+        return None
+    aim = state.target_tokens
+    tokens = min(state.done_tokens, aim) if aim is not None else state.done_tokens
+    return Truth(finish_us=round(told.finish_us.p50), tokens=tokens, start_us=state.start_us)
 
 
 def keep(config: Config, made: Forecast) -> None:

@@ -46,7 +46,12 @@ class _Choice(click.ParamType):  # type: ignore[type-arg]  # no generic at run t
     metavar="MOMENT",
     help="Tell why the finish moved since then. Default: a day before.",
 )
-@click.option("--history", is_flag=True, help="Show the forecasts that `tracker run` kept.")
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Show the forecasts that `tracker run` kept: how they moved and why, and, once the run is finished, "
+    "how right each was.",
+)
 @click.option("--backtest", is_flag=True, help="Replay the run, and score what would have been said.")
 @click.option(
     "--moments", type=click.IntRange(1, 500), default=20, show_default=True, help="Moments of --backtest."
@@ -72,6 +77,7 @@ def forecast(
       tracker forecast --config run.toml
       tracker forecast --config run.toml --what-if gpus=2048 --what-if restart_min=5
       tracker forecast --config run.toml --as-of 2026-01-05T08:00:00Z --json
+      tracker forecast --config run.toml --history
       tracker forecast --config run.toml --backtest
     """
     from tracker import app
@@ -126,18 +132,24 @@ def _now(loaded: Any, as_of_us: int, choices: dict[str, str], since: int | None,
 
 
 def _history(loaded: Any, as_of_us: int, as_json: bool) -> None:
-    from reports.forecast import history_table
+    from reports.forecast import history_table, kept_score_table
     from tracker import app
     from tracker.cli._output import print_json, print_table, talk
     from tracker.core.forecast.document import history_document
+    from tracker.core.forecast.history import ROWS_SHOWN, judged, thinned
 
-    kept = app.forecast_history(loaded, until_us=as_of_us)
+    found = app.forecast_judged(loaded, until_us=as_of_us)
     if as_json:
-        print_json(history_document(loaded.settings.run, kept))
-    elif kept:
-        print_table(history_table(kept))
-    else:
+        print_json(history_document(loaded.settings.run, found))
+        return
+    if not found.kept:
         talk("no forecast was kept yet: `tracker run` keeps one at its start and every quarter of an hour")
+        return
+    some = thinned([kept.forecast for kept in found.kept], ROWS_SHOWN)
+    print_table(history_table(judged(some, found.truth), len(found.kept)))
+    if found.score is not None and found.truth is not None:
+        click.echo()
+        print_table(kept_score_table(found))
 
 
 def _backtest(loaded: Any, as_of_us: int, moments: int, as_json: bool) -> None:

@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tracker.core.energy import energy_mwh
+from tracker.core.forecast.change import Change
 from tracker.core.forecast.lines import straight_lines
-from tracker.core.forecast.model import VERSION, Change, NoAnswer, Plays, play
+from tracker.core.forecast.model import VERSION, Plays, play
 from tracker.core.forecast.move import move_since
+from tracker.core.forecast.pace import NoAnswer
 from tracker.core.forecast.prior import DEFAULT, Priors
 from tracker.core.forecast.state import State
 from tracker.core.forecast.value import LEVELS, Driver, Forecast, Inputs, Quantiles
@@ -118,6 +120,7 @@ def _exact(
             None if plan is None or plan.budget is None or spent is None else float(spent <= plan.budget)
         ),
         levels_us=tuple((level, at) for level in LEVELS),
+        flagged=state.doubts,
         digest=digest,
     )
     return replace(made, sentences=sentences(made, state, settings, plan_finish_us))
@@ -185,6 +188,7 @@ def _told(
         lines_us=straight_lines(state),
         reasons=_reasons(state, plan, finish),
         assumptions=_assumptions(state, plan, measured),
+        flagged=state.doubts,
         digest=digest,
     )
     if earlier is not None:
@@ -291,12 +295,13 @@ def _assumptions(state: State, plan: Plan, measured: bool) -> tuple[str, ...]:
     stops = sum(1 for s in state.stops if not s.planned)
     if stops < 10:
         found.append(
-            f"failures: {stops} seen, so a weak belief still counts: one in 40,000 GPU-hours (between Llama "
-            "3's 50,677 and Meta RSC-1's 29,538), as much as one failure"
+            f"failures: {stops} seen, so a weak belief still counts: one in {DEFAULT.device_mtbf_h:,.0f} "
+            f"GPU-hours, give or take a factor of {math.exp(DEFAULT.device_mtbf_sd):.1f} (Llama 3 had one in "
+            "50,677, Meta RSC-1 one in 29,538, jobs of 1,024 GPUs there one in 8,090)"
         )
         found.append(
-            "cost of a stop: besides the run's own, a median of 25 min and half a checkpoint interval "
-            "(ByteRobust 2025), as much as 1.5 stops"
+            f"cost of a stop: besides the run's own, a median of {DEFAULT.wait_s / 60:.0f} min and half a "
+            f"checkpoint interval (ByteRobust 2025), as much as {DEFAULT.cost_weight} stops"
         )
     if plan.later_fraction > 0:
         said = plan.sources.get("later_stages", "assumed")

@@ -11,7 +11,9 @@ from typing import Final
 
 from tracker.core.errors import InvalidValue, nearest
 from tracker.core.forecast.answer import forecast, plan_rate
-from tracker.core.forecast.model import Change, NoAnswer, Plays, play, rate_belief
+from tracker.core.forecast.change import Change
+from tracker.core.forecast.model import Plays, play
+from tracker.core.forecast.pace import NoAnswer, rate_belief
 from tracker.core.forecast.prior import DEFAULT
 from tracker.core.forecast.state import State
 from tracker.core.forecast.value import Forecast, Quantiles

@@ -5,13 +5,14 @@ Pure. Times are ISO 8601 with Z, ratios 0..1, unknown is null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tracker.core.forecast.backtest import Replay
+from tracker.core.forecast.history import History
 from tracker.core.forecast.score import Score
 from tracker.core.forecast.section import forecast_section, iso, quantiles
-from tracker.core.forecast.value import Forecast, Quantiles
+from tracker.core.forecast.value import Forecast, Move, Quantiles
 
 SCHEMA: Final = 1
 _DAY_US: Final = 86_400e6
@@ -56,10 +57,11 @@ def forecast_document(
             "stop_s": inputs.restart_s,
             "digest": forecast.digest,
         },
-        "move": _move(forecast),
+        "move": _move(forecast.move),
         "sentences": list(forecast.sentences),
         "assumptions": list(forecast.assumptions),
         "reasons": list(forecast.reasons),
+        "flagged": list(forecast.flagged),
     }
     if otherwise is not None:
         document["what_if"] = {
@@ -71,8 +73,7 @@ def forecast_document(
     return document
 
 
-def _move(forecast: Forecast) -> dict[str, Any] | None:
-    move = forecast.move
+def _move(move: Move | None) -> dict[str, Any] | None:
     if move is None:
         return None
     return {
@@ -86,21 +87,31 @@ def _move(forecast: Forecast) -> dict[str, Any] | None:
     }
 
 
-def history_document(run: str, kept: Sequence[Forecast]) -> dict[str, Any]:
-    """Return `tracker forecast --history --json`: the fan, one row a stored forecast."""
+def history_document(run: str, history: History) -> dict[str, Any]:
+    """Return `tracker forecast --history --json`: the fan, one row a stored forecast, and its score."""
+    truth = history.truth
     return {
         "schema": SCHEMA,
         "run": run,
+        "truth": None if truth is None else iso(truth.finish_us),
         "forecasts": [
             {
-                "as_of": iso(f.as_of_us),
-                "basis": f.basis,
-                **forecast_section(f),
-                "levels": [{"p": level, "finish_at": iso(at)} for level, at in f.levels_us],
-                "digest": f.digest,
+                "as_of": iso(kept.forecast.as_of_us),
+                "basis": kept.forecast.basis,
+                **forecast_section(kept.forecast),
+                "levels": [{"p": level, "finish_at": iso(at)} for level, at in kept.forecast.levels_us],
+                "digest": kept.forecast.digest,
+                "move": _move(kept.move),
+                "error_days": None if kept.error_us is None else kept.error_us / _DAY_US,
+                "inside_p10_p90": kept.inside,
+                "pinball_days": None if kept.pinball_us is None else kept.pinball_us / _DAY_US,
+                "other_target": kept.other_target,
             }
-            for f in kept
+            for kept in history.kept
         ],
+        "score": None
+        if history.score is None or truth is None
+        else score_document(history.score, (truth.finish_us - truth.start_us) / _DAY_US),
     }
 
 

@@ -17,18 +17,20 @@ class Priors:
     device_mtbf_h: float = 40_000.0
     """GPU-hours between unexpected stops: between Llama 3's 50,677 and the 29,538 that 6.50 per 1,000
     node-days of 8 GPUs come to (Meta RSC-1, arXiv 2410.21680)."""
-    mtbf_shape: float = 1.5
-    """Gamma shape: one and a half failures' worth of belief; published rates differ by a factor of five."""
+    device_mtbf_sd: float = 1.2
+    """Of its log: jobs of 1,024 GPUs there measured 8,090 GPU-hours, whole clusters up to 280,000."""
     bunching: float = 1.4
     """Variance over mean of counts; gaps of a published fault trace have a coefficient of variation of
     1.76, of restarts inside one run less."""
-    hazard_sd: float = 0.10
+    bunching_weight: float = 10.0
+    """Own gaps that the belief counts as."""
+    hazard_sd: float = 0.20
     """How far the rate of stops wanders over a horizon as long as the past, log."""
     recent_share: float = 1.0
     """Half-life of what was seen, as a share of the past."""
 
     # cost of a stop
-    wait_s: float = 1500.0
+    wait_s: float = 1200.0
     """Median from the hang or crash to the next step (ByteRobust: requeue 454-768 s after detection of
     1-15 min; hangs more than 1.5 h by hand)."""
     wait_sd: float = 0.9
@@ -41,8 +43,8 @@ class Priors:
     # outages: rare and long, not a matter of GPU count
     outage_s: float = 3 * 3600.0
     """A stop longer than that is an outage."""
-    outage_days: float = 14.0
-    """Days between two."""
+    outage_days: float = 20.0
+    """Days of running between two."""
     outage_shape: float = 0.5
     outage_sd: float = 0.7
     outage_median_s: float = 12 * 3600.0
@@ -64,7 +66,7 @@ class Priors:
     """Random walk of the log rate over a twelfth of the past."""
     step_weight: float = 3.0
     noise_sd: float = 0.010
-    floor_sd: float = 0.006
+    floor_sd: float = 0.010
     """What never averages out."""
     horizon_sd: float = 0.003
     """Unforeseen change, for a horizon as long as the past (grows with its root)."""

@@ -20,6 +20,7 @@ from typing import Final, Protocol, runtime_checkable
 from tracker.core.book import Book, Entry, Opened
 from tracker.core.facts import Facts
 from tracker.core.forecast.blocks import Bucket, bucketed, sampled
+from tracker.core.forecast.doubt import Limits, Point, doubtful
 from tracker.core.pieces import Piece
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
@@ -66,10 +67,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """One attempt of the lineage: its work and what went on between its steps."""
+    """One attempt of the lineage: its work that was kept, and what went on between its steps."""
 
     end_us: int
     work_s: float
+    """Without what was thrown away: that is in the stop that followed."""
     checkpoint_s: float
     evaluation_s: float
     other_s: float
@@ -126,6 +128,8 @@ class State:
     """Mean work between two saves."""
     finished_us: int | None
     """When the last step of a finished run was done."""
+    doubts: tuple[str, ...] = ()
+    """Readings that cannot be true, each with why: nothing here rests on them."""
 
     @property
     def left_tokens(self) -> float | None:
@@ -142,13 +146,15 @@ class State:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
-def state_of(book: Book, facts: Facts, snapshot: Snapshot) -> State:
-    """Return what was known at the snapshot's moment."""
-    opened = book.open(facts, as_of_us=snapshot.as_of_us)
+def state_of(book: Book, facts: Facts, snapshot: Snapshot, opened: Opened | None = None) -> State:
+    """Return what was known at the snapshot's moment; `opened` is what the snapshot was made of."""
+    if opened is None:
+        opened = book.open(facts, as_of_us=snapshot.as_of_us)
     settings = book.settings
+    width_us = _width_us(opened)
     tokens = snapshot.tokens
     target = settings.plan.target_tokens if settings.plan is not None else None
-    done = tokens.net + (tokens.inherited or 0) if tokens.net is not None else None
+    done = float(tokens.net + (tokens.inherited or 0)) if tokens.net is not None else None
     path = [opened.entries[i] for i in opened.lineage.path]
     trained = [(i, opened.entries[i]) for i in opened.lineage.path if _first(opened.entries[i]) is not None]
     last = trained[-1][1] if trained else None
@@ -158,7 +164,10 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot) -> State:
     gpus = next((e.attempt.gpus for e in reversed(opened.entries) if e.attempt.gpus), settings.hardware.gpus)
     world = next((e.attempt.world for e in reversed(opened.entries) if e.attempt.world), gpus)
     save_s, save_every_s = _saves(path)
-    blocks = tuple(_blocks(opened, facts))
+    seen = [_remembered(book, entry, facts, width_us, opened.as_of_us) for entry in opened.entries]
+    blocks = tuple(block for s in seen for block in s.blocks)
+    if done is not None:
+        done -= sum(s.doubted_tokens for s in seen)
     return State(
         run=settings.run,
         as_of_us=snapshot.as_of_us,
@@ -180,6 +189,7 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot) -> State:
         save_s=save_s,
         save_every_s=save_every_s,
         finished_us=_finished(snapshot, opened, blocks, target, done),
+        doubts=tuple(why for s in seen for why in s.doubts.values()),
     )
 
 
@@ -223,6 +233,7 @@ def _stages(settings: Settings, done: float) -> list[StageLeft]:
     here = plan.flop()
     left: list[StageLeft] = []
     before = 0.0
+    cost = 0.0
     for stage in plan.stages:
         rest = stage.tokens - max(0.0, min(stage.tokens, done - before))
         before += stage.tokens
@@ -230,12 +241,14 @@ def _stages(settings: Settings, done: float) -> list[StageLeft]:
         factor = flop.value / here.value if flop is not None and here is not None else 1.0
         if stage.mfu is not None:
             factor *= float(plan.mfu) / stage.mfu
+        cost += factor * stage.tokens / target
         if rest > 0:
             left.append(
                 StageLeft(name=stage.name, tokens=rest, cost_factor=factor, gpus=stage.gpus, current=not left)
             )
     if left:  # the stage that trains now is the one whose rate is measured
         unit = left[0].cost_factor
+        cost /= unit
         left = [
             StageLeft(
                 name=s.name,
@@ -248,9 +261,17 @@ def _stages(settings: Settings, done: float) -> list[StageLeft]:
         ]
     if not plan.stages and target > done:
         left.append(StageLeft(name="main", tokens=target - done, cost_factor=1.0, gpus=None, current=True))
-    later = plan.later_fraction * target
-    if later > 0 and left:
-        left.append(StageLeft(name="later stages", tokens=later, cost_factor=1.0, gpus=None, current=False))
+    later = plan.later_fraction * target - max(0.0, done - target)
+    if later > 0:  # the plan's date holds them, and costs them like the mean of what came before
+        left.append(
+            StageLeft(
+                name="later stages",
+                tokens=later,
+                cost_factor=cost if plan.stages and left else 1.0,
+                gpus=None,
+                current=not left,
+            )
+        )
     return left
 
 
@@ -268,27 +289,128 @@ class Bucketed(Protocol):
         ...
 
 
-def _blocks(opened: Opened, facts: Facts) -> Iterator[Block]:
+def _width_us(opened: Opened) -> int:
     work_us = sum(e.closed.productive_us + e.closed.lost_us for e in opened.entries)
     width_s = min(max(work_us // US // _BLOCKS, _SHORTEST_S), _LONGEST_S)
-    width_s = max(width_s, work_us // US // _MOST_BLOCKS)
-    for entry in opened.entries:
-        yield from _blocks_of(entry, facts, width_s * US, opened.as_of_us)
+    while width_s * _MOST_BLOCKS < work_us // US:  # in jumps, so that old blocks stay as they were
+        width_s = width_s * 5 // 4
+    return width_s * US
 
 
-def _blocks_of(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[Block]:
+@dataclass(slots=True)
+class _Seen:
+    """What one attempt's readings tell."""
+
+    blocks: list[Block]
+    doubts: dict[int, str]
+    doubted_tokens: float = 0.0
+    """Net tokens that only a last reading which cannot be true tells of."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """The steps between two readings."""
+
+    end_us: int | None
+    low: int
+    high: int
+    seconds: float | None
+    """A step's, as printed, in microseconds."""
+    tokens: float
+
+
+def _remembered(book: Book, entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> _Seen:
+    """Return what an attempt's readings tell; read again only where the attempt has changed."""
+    fold, closed, plan = entry.fold, entry.closed, book.settings.plan
+    flop = plan.flop() if plan is not None else None
+    peak = book.settings.hardware.peak_flop_per_s
+    given = (
+        width_us, fold.frame, fold.readings, fold.offset, closed.productive_us, closed.lost_us,
+        closed.tokens_net, closed.tokens_lost, closed.progress_us, entry.attempt.world,
+    )  # fmt: skip
+    held = book.told.get(entry.key)
+    if held is not None and held[0] == given and isinstance(held[1], _Seen):
+        return held[1]
+    token_us = None
+    if flop is not None and peak and entry.attempt.world:
+        token_us = flop.value / (peak * entry.attempt.world) * US
+    made = _seen(entry, facts, width_us, as_of_us, token_us)
+    book.told[entry.key] = (given, made)
+    return made
+
+
+def _seen(entry: Entry, facts: Facts, width_us: int, as_of_us: int, peak_us: float | None) -> _Seen:
     attempt, closed, frame = entry.attempt, entry.closed, entry.fold.frame
     work_us = closed.productive_us + closed.lost_us
     steps = closed.steps_net + closed.steps_lost
     if work_us <= 0 or steps <= 0 or closed.tokens_net is None or closed.progress_us is None:
-        return
+        return _Seen([], {})
     tokens = closed.tokens_net + (closed.tokens_lost or 0)
     world = attempt.world or 1
-    rows: list[tuple[int, float, float, int, int]] = []  # end, seconds, tokens, from step, to step
+    rows = list(_rows(entry, facts, width_us, as_of_us))
+    told = rows[-1].high if rows else frame.resume_step
+    if told < closed.step:  # steps that only a save tells of
+        rows.append(
+            _Row(
+                closed.progress_us, told, closed.step, work_us / steps, tokens / steps * (closed.step - told)
+            )
+        )
+    doubts = _doubts(entry, rows, peak_us)
+    believed: list[_Row] = []
+    tail: list[_Row] = []
+    low, own = frame.resume_step, 0.0
+    for n, row in enumerate(rows):  # the steps of a reading that cannot be true end at the next one
+        own += row.tokens
+        tail.append(row)
+        if n not in doubts:
+            believed.append(_Row(row.end_us, low, row.high, row.seconds, own))
+            low, own = row.high, 0.0
+            tail.clear()
+    at = closed.first_us
+    weighed: list[float] = []
+    for row in believed:
+        mean = row.seconds
+        if mean is None:
+            mean = (
+                (row.end_us - at) / (row.high - row.low) if row.end_us is not None and at is not None else 1.0
+            )
+        weighed.append(max(mean, 0.0) * (row.high - row.low))
+        at = row.end_us if row.end_us is not None else at
+    whole, all_tokens = sum(weighed), sum(r.tokens for r in rows)
+    if whole <= 0 or all_tokens <= 0:
+        return _Seen([], doubts)
+    kept_steps = frame.cut if frame.cut is not None else closed.step
+
+    def net(low: int, high: int) -> float:
+        return min(max(kept_steps - low, 0), high - low) / (high - low)
+
+    made = _Seen([], doubts)
+    for row, weight in zip(believed, weighed, strict=True):
+        share = row.tokens * tokens / all_tokens
+        made.blocks.append(
+            Block(
+                end_us=row.end_us or closed.progress_us,
+                work_s=weight / whole * work_us / US,
+                tokens=share,
+                net_tokens=share * net(row.low, row.high),
+                gpus=world,
+            )
+        )
+    for row in tail:
+        made.doubted_tokens += row.tokens * tokens / all_tokens * net(row.low, row.high)
+    return made
+
+
+def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[_Row]:
+    """Yield the attempt's steps as its readings, summed by time, tell of them."""
+    attempt, closed, frame = entry.attempt, entry.closed, entry.fold.frame
+    work_us = closed.productive_us + closed.lost_us
+    mean_tokens = ((closed.tokens_net or 0) + (closed.tokens_lost or 0)) / (
+        closed.steps_net + closed.steps_lost
+    )
     step, odometer = frame.resume_step, frame.resume_tokens
     if odometer is None and step == 0:
         odometer = 0
-    at = closed.first_us
     for piece in attempt.pieces:
         for bucket in _buckets(facts, piece, width_us, as_of_us, work_us):
             high = min(bucket.step, closed.step)  # lines without a clock: only what is known to be done
@@ -301,33 +423,25 @@ def _blocks_of(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iter
             if now is not None and odometer is not None and now > odometer:
                 own = float(now - odometer)
             else:
-                own = float(count * (_per_step(bucket, entry) or tokens / steps))
+                own = float(count * (_per_step(bucket, entry) or mean_tokens))
             mean = bucket.step_time_sum_us / bucket.step_time_count if bucket.step_time_count else None
-            end = bucket.end_us
-            if mean is None:
-                mean = (end - at) / count if end is not None and at is not None else 1.0
-            rows.append((end or closed.progress_us, mean * count, own, step, high))
+            yield _Row(bucket.end_us, step, high, mean, own)
             step = high
             odometer = now if now is not None else None if odometer is None else odometer + round(own)
-            at = end if end is not None else at
-    if step < closed.step:  # steps that only a save tells of
-        mean = work_us / steps
-        count = closed.step - step
-        rows.append((closed.progress_us, mean * count, tokens / steps * count, step, closed.step))
-    whole, all_tokens = sum(r[1] for r in rows), sum(r[2] for r in rows)
-    if whole <= 0 or all_tokens <= 0:
-        return
-    kept_steps = frame.cut if frame.cut is not None else closed.step
-    for end, seconds, own, low, high in rows:
-        kept = min(max(kept_steps - low, 0), high - low) / (high - low)
-        own *= tokens / all_tokens
-        yield Block(
-            end_us=end,
-            work_s=seconds / whole * work_us / US,
-            tokens=own,
-            net_tokens=own * kept,
-            gpus=world,
-        )
+
+
+def _doubts(entry: Entry, rows: Sequence[_Row], peak_us: float | None) -> dict[int, str]:
+    """Return which rows end at a reading that cannot be true; none where the log's own clock was set."""
+    first_us, frame = entry.closed.first_us, entry.fold.frame
+    if first_us is None or entry.fold.skew_us or any(row.end_us is None for row in rows):
+        return {}
+    printed = [row.seconds * (row.high - row.low) / row.tokens for row in rows if row.seconds and row.tokens]
+    limits = Limits(printed_us=min(printed, default=None), peak_us=peak_us)
+    points = [Point(at_us=first_us, step=frame.resume_step, tokens=0.0)]
+    for row in rows:
+        tokens = points[-1].tokens + row.tokens
+        points.append(Point(at_us=row.end_us or 0, step=row.high, tokens=tokens))
+    return {n - 1: why for n, why in doubtful(points, limits).items()}
 
 
 def _per_step(bucket: Bucket, entry: Entry) -> int | None:
@@ -364,7 +478,7 @@ def _stretch(entry: Entry) -> Stretch:
     closed = entry.closed
     return Stretch(
         end_us=closed.progress_us or 0,
-        work_s=(closed.productive_us + closed.lost_us) / US,
+        work_s=closed.productive_us / US,
         checkpoint_s=closed.checkpoint_us / US,
         evaluation_s=closed.evaluation_us / US,
         other_s=closed.other_us / US,

@@ -104,6 +104,8 @@ class Forecast:
     """Why something is not stated."""
     assumptions: tuple[str, ...] = ()
     """Priors and plan figures that still count, with their source."""
+    flagged: tuple[str, ...] = ()
+    """Readings that cannot be true and were not used, each with why."""
     move: Move | None = None
     digest: str = ""
     """Of the inputs and the model's version: the same digest, the same answer."""
@@ -125,6 +127,6 @@ class Forecast:
             move = dict(made["move"])
             move["parts"] = tuple(Part(**part) for part in move["parts"])
             made["move"] = Move(**move)
-        for name in ("sentences", "reasons", "assumptions"):
-            made[name] = tuple(made[name])
+        for name in ("sentences", "reasons", "assumptions", "flagged"):
+            made[name] = tuple(made.get(name, ()))
         return cls(**made)

@@ -12,6 +12,7 @@ from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.core.settings import Settings
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DAY_US = 86_400e6
 _WHAT = {
     "rate": "how fast steps will be",
     "stops": "how often it stops and what a stop costs",
@@ -69,26 +70,56 @@ def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: in
     late = made.days_behind_plan
     if made.basis == "exact":
         word = "after" if late > 0 else "before"
-        return [f"{abs(late):.1f} days {word} the plan's {day(plan_finish_us)}."]
+        text = f"{abs(late):.1f} days {word} the plan's {day(plan_finish_us)}"
+        if state.left_tokens:
+            what = "later stages included" if plan.later_fraction > 0 else "the whole target"
+            text += f", which is for {_tokens(state.left_tokens)} tokens more ({what})"
+        return [text + "."]
     word = "behind" if late > 0 else "ahead of"
     text = f"{abs(late):.1f} days {word} the plan, which ends on {day(plan_finish_us)}"
-    start = None if plan.start is None else (plan.start - _EPOCH) // dt.timedelta(microseconds=1)
-    if start is None or made.inputs is None or state.as_of_us <= start:
+    if made.inputs is None:
         return [text + "."]
-    due = made.inputs.target_tokens * min(1.0, (state.as_of_us - start) / max(1, plan_finish_us - start))
-    if due > 0:
-        gap = made.inputs.done_tokens / due - 1
-        side = "fewer" if gap < 0 else "more"
-        text += f": {abs(gap):.0%} {side} tokens than planned by now"
-    left = made.inputs.target_tokens - made.inputs.done_tokens
-    expected = made.inputs.rate * made.inputs.goodput_ratio * made.inputs.gpus
+    text += f" with the same {_tokens(made.inputs.target_tokens)} tokens"
+    if plan.later_fraction > 0:
+        text += f" (later stages of {plan.later_fraction:.0%} among them)"
+    start = None if plan.start is None else (plan.start - _EPOCH) // dt.timedelta(microseconds=1)
+    if start is None or state.as_of_us <= start:
+        return [text + "."]
+    whole = made.inputs.target_tokens
+    gone, length = state.as_of_us - start, max(1, plan_finish_us - start)
+    gap = made.inputs.done_tokens / (whole * min(1.0, gone / length)) - 1
+    side = "fewer" if gap < 0 else "more"
+    text += f". {abs(gap):.0%} {side} tokens than planned after {gone / _DAY_US:.1f} days"
+    ahead_us = (made.finish_us.p50 or 0) - made.as_of_us if made.finish_us is not None else 0
+    expected = (whole - made.inputs.done_tokens) / max(1, ahead_us) * _DAY_US  # the pace that P50 stands for
+    planned = whole / length * _DAY_US
     if late > 0:
         if plan_finish_us <= state.as_of_us:
-            return [text + ". That day has passed: no rate can catch up with it."]
-        needed = left / ((plan_finish_us - state.as_of_us) / 1e6)
-        a_day = expected * 86400 / 1e9
-        text += f". To catch up, {needed / expected - 1:+.0%} on the expected {a_day:,.3g}B tokens a day"
+            return [text + ". The plan's day has passed: no rate can catch up with it."]
+        needed = (whole - made.inputs.done_tokens) / (plan_finish_us - state.as_of_us) * _DAY_US
+        text += (
+            f". To catch up, {needed / expected - 1:+.0%} on the expected {_tokens(expected)} tokens a day"
+        )
+    if (gap < 0) != (late > 0) and abs(gap) >= 0.005:
+        other = "more" if expected > planned else "less"
+        text += (
+            f". From now on {_tokens(expected)} tokens a day are expected, {other} than the plan's "
+            f"{_tokens(planned)}: that outweighs it"
+        )
     return [text + "."]
+
+
+def _tokens(count: float) -> str:
+    """Return a count of tokens for people.
+
+    >>> _tokens(4e12), _tokens(361.4e9), _tokens(1e6)
+    ('4T', '361B', '1M')
+    """
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if count >= size:
+            digits = f"{count / size:.3g}"
+            return f"{float(digits):,.10g}{letter}"
+    return f"{count:,.0f}"
 
 
 def _chances(made: Forecast, settings: Settings) -> list[str]:

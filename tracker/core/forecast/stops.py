@@ -1,0 +1,200 @@
+"""How often the run will stop, what a stop costs, and what is left of one that is going on.
+
+Pure. numpy comes in as an argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Final
+
+from tracker.core.forecast.change import Change
+from tracker.core.forecast.draws import normal
+from tracker.core.forecast.prior import Priors
+from tracker.core.forecast.state import State, Stop
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+_POOL: Final = 60
+_GROUPS: Final = 24
+_H: Final = 3600.0
+_MOST_STOPS: Final = 1_000_000
+
+
+def hazard_belief(np: Any, rng: Any, p: Priors, *, seen: float, watched: float, plays: int) -> Array:
+    """Return draws of the rate of stops, a GPU-hour, after so many in so many GPU-hours.
+
+    The log of the rate is normal before, around one in `device_mtbf_h`; counts are Poisson. Trap: a Gamma
+    belief of the same width has so thin a tail that a run which fails ten times more often than others was
+    still expected, after eight failures, to fail three times less often than it does. This one believes it.
+    """
+    centre = -math.log(p.device_mtbf_h)
+    low, high = centre - 6 * p.device_mtbf_sd, centre + 6 * p.device_mtbf_sd
+    if seen > 0 and watched > 0:
+        high = max(high, math.log(seen / watched) + 3)  # what was seen may lie beyond any belief
+    grid = np.linspace(low, high, 1201)
+    weight = seen * grid - watched * np.exp(grid) - 0.5 * ((grid - centre) / p.device_mtbf_sd) ** 2
+    share = np.cumsum(np.exp(weight - weight.max()))
+    drawn: Array = np.exp(np.interp(rng.random(plays), share / share[-1], grid))
+    return drawn
+
+
+def bunching_belief(state: State, p: Priors) -> float:
+    """Return variance over mean of how many stops come: a belief, and the scatter of this run's own gaps.
+
+    The squared coefficient of variation of the gaps (running time between two stops): 1 where stops come
+    by chance alone, more where one brings another or the rate itself changes.
+    """
+    gaps = [s.work_s + s.checkpoint_s + s.evaluation_s + s.other_s for s in state.stretches[:-1]]
+    if len(gaps) < 3:
+        return p.bunching
+    mean = sum(gaps) / len(gaps)
+    scatter = sum((g - mean) ** 2 for g in gaps) / (len(gaps) - 1) / mean**2 if mean > 0 else 1.0
+    whole = (p.bunching_weight * p.bunching + len(gaps) * scatter) / (p.bunching_weight + len(gaps))
+    return min(max(whole, 1.0), 6.0)
+
+
+def weighted(stops: Sequence[Stop], state: State, p: Priors) -> tuple[float, float]:
+    """Return how many stops were seen in how many GPU-hours of running, the recent ones counting more."""
+    total = sum(s.work_s + s.checkpoint_s + s.evaluation_s + s.other_s for s in state.stretches)
+    half = max(total * p.recent_share, 1.0)
+    after = 0.0
+    watched = seen = 0.0
+    waiting = sorted(stops, key=lambda s: s.at_us)
+    for stretch in reversed(state.stretches):
+        own = stretch.work_s + stretch.checkpoint_s + stretch.evaluation_s + stretch.other_s
+        while waiting and waiting[-1].at_us >= stretch.end_us:
+            waiting.pop()
+            seen += 0.5 ** (after / half)
+        weight = 0.5 ** ((after + own / 2) / half)
+        watched += weight * own / _H * stretch.gpus
+        after += own
+    seen += sum(0.5 ** (after / half) for _ in waiting)
+    return seen, watched
+
+
+@dataclass(slots=True)
+class Costs:
+    """What a stop may cost: calendar seconds, allocated seconds, and how much each value is trusted."""
+
+    wall: list[float]
+    billed: list[float]
+    wait: list[float]
+    weight: list[float]
+
+
+def pool_of(
+    stops: Sequence[Stop],
+    state: State,
+    p: Priors,
+    change: Change,
+    median_s: float,
+    sd: float,
+    *,
+    redo: bool,
+) -> Costs:
+    """Return what a stop may cost: this run's own stops under the change, and a belief beside them."""
+    costs = Costs([], [], [], [])
+    every = change.checkpoint_every_s or state.save_every_s or p.save_every_s
+    scale = 1.0
+    if change.checkpoint_every_s is not None and state.save_every_s:
+        scale = change.checkpoint_every_s / state.save_every_s
+    own = list(stops)[-_POOL:]
+    for back, stop in enumerate(reversed(own)):
+        wait, again, billed = stop.wait_s, stop.redo_s * scale, stop.billed_s
+        billed += again - stop.redo_s
+        if change.restart_s is not None:
+            billed += change.restart_s - wait
+            wait = change.restart_s
+        costs.wall.append(wait + again)
+        costs.billed.append(min(max(billed, 0.0), wait + again))
+        costs.wait.append(wait)
+        costs.weight.append(max(0.3, 0.5 ** (back / max(len(own), 10))))
+    costs = _merged(costs)
+    median = change.restart_s if change.restart_s is not None and redo else median_s
+    for number in range(9):
+        z = NormalDist().inv_cdf((number + 0.5) / 9)
+        wait = median * math.exp(sd * z)
+        again = p.redo_share * every * 2 * ((number * 5 % 9 + 0.5) / 9) if redo else 0.0
+        costs.wall.append(wait + again)
+        costs.billed.append(0.8 * wait + again)
+        costs.wait.append(wait)
+        costs.weight.append(p.cost_weight / 9)
+    return costs
+
+
+def _merged(costs: Costs) -> Costs:
+    """Return many values as few, neighbours in size averaged by weight: quicker, and all but the same."""
+    size = len(costs.wall)
+    if size <= _GROUPS:
+        return costs
+    order = sorted(range(size), key=lambda i: costs.wall[i])
+    made = Costs([], [], [], [])
+    for group in range(_GROUPS):
+        some = order[size * group // _GROUPS : size * (group + 1) // _GROUPS]
+        weight = sum(costs.weight[i] for i in some)
+        for name in ("wall", "billed", "wait"):
+            values = getattr(costs, name)
+            getattr(made, name).append(sum(values[i] * costs.weight[i] for i in some) / weight)
+        made.weight.append(weight)
+    return made
+
+
+def counts(rng: Any, np: Any, expected: Array, bunching: float) -> Any:
+    """Return negative binomial counts: variance over mean is `bunching`."""
+    expected = np.minimum(expected, _MOST_STOPS)
+    if bunching > 1:
+        expected = rng.gamma(np.maximum(expected, 1e-12) / (bunching - 1), bunching - 1)
+    return rng.poisson(np.minimum(expected, _MOST_STOPS))
+
+
+def cost(rng: Any, np: Any, count: Any, costs: Costs) -> tuple[Array, Array]:
+    """Return what `count` stops cost together: calendar seconds and allocated seconds."""
+    n = len(count)
+    weights = rng.gamma(np.asarray(costs.weight), 1.0, (n, len(costs.weight))) + 1e-12
+    weights /= weights.sum(axis=1, keepdims=True)
+    drawn = rng.multinomial(count, weights)
+    return drawn @ np.asarray(costs.wall), drawn @ np.asarray(costs.billed)
+
+
+def open_stop(
+    rng: Any,
+    np: Any,
+    state: State,
+    p: Priors,
+    pool: Costs,
+    outages: Costs,
+    plays: int,
+    measured: bool,
+) -> tuple[Array, Array]:
+    """Return what is left of the stop that is going on: it has lasted so long already."""
+    if not state.open_stop and state.stretches:
+        return np.zeros(plays), np.zeros(plays)
+    if not state.stretches and not state.open_stop:
+        first = p.startup_s * np.exp(p.wait_sd * normal(rng, np, plays))
+        return first, first
+    quiet = state.quiet_s
+    values: list[float] = []
+    weights: list[float] = []
+    for wait, wall, weight in zip(pool.wait, pool.wall, pool.weight, strict=True):
+        if wait > quiet:
+            values.append(wait - quiet + (0.0 if state.resumed else wall - wait))
+            weights.append(weight)
+    for wait, weight in zip(outages.wait, outages.weight, strict=True):
+        if wait > quiet:
+            values.append(wait - quiet)
+            weights.append(weight * 0.05)
+    for factor in (0.1, 0.3, 0.6, 1.0, 2.0, 4.0):  # what has lasted long may last as long again
+        values.append(max(factor * quiet, 60.0))
+        weights.append(0.1 if measured else 0.3)
+    chance = np.asarray(weights) / sum(weights)
+    chosen = np.asarray(values)[rng.choice(len(values), plays, p=chance)]
+    chosen = chosen * np.exp(0.2 * normal(rng, np, plays))
+    return chosen, 0.8 * chosen
