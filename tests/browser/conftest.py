@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.world import World, begin, end
+from tests.browser.world import World, begin, end, follow
 from tests.conftest import need
+from tests.test_sidecar import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -45,9 +46,19 @@ class Witness:
     asked: list[str] = field(default_factory=list)
     """Address of every request."""
 
-    def settle(self) -> None:
-        """Let the page draw."""
-        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))")
+    def ask(self) -> None:
+        """Let the page ask for what is new now, as it does when its tab is looked at again."""
+        self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+    def ask_until(self, condition: Callable[[], bool], otherwise: str) -> None:
+        """Let it ask until something is so."""
+
+        def so() -> bool:
+            self.ask()
+            self.page.wait_for_timeout(100)
+            return condition()
+
+        until(so, otherwise, limit_s=60)
 
 
 @pytest.fixture(scope="session")
@@ -125,11 +136,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def worlds(tmp_path: Path) -> Iterator[Callable[..., World]]:
-    """Begin runs of a test's own; all end with it."""
+    """Begin runs of a test's own: a preset, or what a folder holds; all end with the test."""
     made: list[World] = []
 
-    def one(*arguments: Any, **more: Any) -> World:
-        made.append(begin(tmp_path / f"run{len(made)}", *arguments, **more))
+    def one(what: str | Path, **more: Any) -> World:
+        if isinstance(what, Path):
+            made.append(follow(what))
+        else:
+            made.append(begin(tmp_path / f"run{len(made)}", what, **more))
         return made[-1]
 
     yield one

@@ -17,7 +17,7 @@ from tests.simulator.configure import config
 from tests.simulator.live import write
 from tests.simulator.machine import Run, simulate
 from tests.simulator.parameters import preset
-from tests.test_sidecar import Running
+from tests.test_sidecar import Running, until
 
 TRACKER = (sys.executable, "-P", "-c", "from tracker.cli import main\nmain()")
 
@@ -27,7 +27,6 @@ class World:
     """One run on disk with its sidecar."""
 
     folder: Path
-    run: Run
     sidecar: Running
 
     @property
@@ -62,10 +61,16 @@ def lay_out(folder: Path, name: str = "demo", *, seed: int = 24, title: str = ""
 
 def begin(folder: Path, name: str = "demo", **more: Any) -> World:
     """Lay out a run, start its sidecar, and wait until it is ready."""
-    run = lay_out(folder, name, **more)
-    world = World(folder, run, Running(folder))
+    lay_out(folder, name, **more)
+    return follow(folder)
+
+
+def follow(folder: Path) -> World:
+    """Start a sidecar in a folder that holds a run.toml, and wait until it is ready."""
+    world = World(folder, Running(folder))
     try:
-        world.sidecar.until_ready()
+        until(lambda: "listening on" in world.sidecar.said, "it does not start", limit_s=60)
+        until(lambda: world.sidecar.get("/readyz")[0] == 200, "it is not ready", limit_s=60)
     except BaseException:
         end(world)
         raise
