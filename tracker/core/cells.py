@@ -156,6 +156,7 @@ def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[
     step, at = frame.resume_step, closed.first_us or frame.start_us
     odometer = frame.resume_tokens if frame.resume_tokens is not None else 0 if step == 0 else None
     mean: float | None = None
+    per_step: int | None = None
     for piece in attempt.pieces:
         found, events = _read(facts, piece, at, width_us, as_of_us)
         stops = _stopped(events, width_us)
@@ -187,7 +188,7 @@ def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[
     if step < closed.step and closed.progress_us is not None:
         end = max(closed.progress_us, at)
         mean = mean if mean is not None else (end - at) / (closed.step - step)
-        yield _Row(at, end, 1, step, closed.step, mean, None, None, {"checkpoint"}, excludes=False)
+        yield _Row(at, end, 1, step, closed.step, mean, None, per_step, {"checkpoint"}, excludes=False)
 
 
 def _tokens_per_step(bucket: Bucket, entry: Entry) -> int | None:
