@@ -23,8 +23,8 @@ from reports.daily_parts import (
     plan_blocks,
     speed_blocks,
 )
-from reports.daily_words import dates, verdict
-from reports.numbers import count, scaled
+from reports.daily_words import dates, short, verdict
+from reports.numbers import count
 from reports.page import Block, Page, Section, shortened
 from tracker.core.daily import Daily
 
@@ -91,16 +91,16 @@ def _subtitle(daily: Daily) -> str:
     if settings is not None and settings.model.active_params is not None:
         model = settings.model
         total = model.total_params
-        text = f"{scaled(model.active_params)} parameters"
+        text = f"{short(model.active_params)} parameters"
         if total is not None and total != model.active_params:
-            text = f"{scaled(model.active_params)} of {scaled(total)} parameters active"
+            text = f"{short(model.active_params)} of {short(total)} parameters active"
         said.append(text)
     gpus = next((line.gpus for line in reversed(s.attempts) if line.gpus), None)
     name = s.operating_point.get("gpu") or s.operating_point.get("gpu_name") or ""
     if settings is not None and settings.hardware.gpu is not None:
         name = settings.hardware.gpu
     if gpus is not None:
-        said.append(f"{count(gpus)} × {name}" if name else f"{count(gpus)} GPUs")
+        said.append(f"{count(gpus)} × {name.upper()}" if name else f"{count(gpus)} GPUs")
     precision = s.operating_point.get("precision")
     if precision:
         said.append(precision)

@@ -29,6 +29,13 @@ def number_axis(
     return Axis(low=first * step, high=last * step, ticks=ticks, title=title)
 
 
+def from_zero(high: float, said: Callable[[float], str], *, title: str = "", most: int = 5) -> Axis:
+    """Return an axis from zero with a little room above the highest value, and round ticks below it."""
+    step = _step(high, most)
+    ticks = tuple(Tick(at=n * step, text=said(n * step)) for n in range(math.floor(high * 1.001 / step) + 1))
+    return Axis(low=0.0, high=high * 1.1 or 1.0, ticks=ticks, title=title)
+
+
 def _step(span: float, most: int) -> float:
     if span <= 0 or not math.isfinite(span):
         return 1.0

@@ -9,10 +9,11 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from reports.daily_axes import number_axis, time_axis
-from reports.daily_words import Dates, cause, whole_per_cent
+from reports.daily_axes import from_zero, number_axis, time_axis
+from reports.daily_words import Dates, cause, short, whole_per_cent
 from reports.numbers import hours, per_cent, scaled
-from reports.page import Axis, Band, Bar, Drawing, Figure, Key, Line, Mark, Panel, Role, Rule, Tick
+from reports.page import Axis, Band, Bar, Drawing, Figure, Key, Line, Mark, Panel, Role, Rule, Tick, Words
+from tracker.core.changes import Change
 from tracker.core.daily import DAY_US, Daily
 from tracker.core.forecast.value import Forecast
 from tracker.core.ledger import BUCKETS
@@ -57,6 +58,9 @@ _CLASSES: Final[tuple[tuple[Role, str, frozenset[str]], ...]] = (
     ("cause_unknown", "cause unknown", frozenset()),
 )  # fmt: skip
 _ROWS: Final = 10
+_TOO_THIN: Final = 0.0005
+_SETTLED: Final = 3
+_CHANGES_SHOWN: Final = 8
 _ROW_US: Final = (6 * _HOUR_US, DAY_US, 7 * DAY_US, 28 * DAY_US, 364 * DAY_US)
 
 
@@ -118,7 +122,7 @@ def finish_figure(daily: Daily, when: Dates) -> Figure | None:
         name="finish",
         alt=alt,
         caption="Median forecast and its 80 % range, each made with what was known on that day.",
-        drawing=Drawing(panels=(panel,), height_ratio=0.62),
+        drawing=Drawing(panels=(panel,), height_ratio=0.54),
     )
 
 
@@ -162,10 +166,11 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
     start = float(daily.series.points[0].from_us)
     done = points[-1][1]
     ends = [points[-1][0], float(s.as_of_us) if s.state != "finished" else points[-1][0]]
-    lines, bands, marks, rules = [], [], [], []
+    lines, bands, marks, rules, words = [], [], [], [], []
     if plan is not None and plan.start_us is not None and plan.finish_us is not None and target:
         line = ((float(plan.start_us), 0.0), (float(plan.finish_us), target))
-        lines.append(Line(points=line, role="plan", label="plan", dashed=True))
+        lines.append(Line(points=line, role="plan", dashed=True))
+        words.append(_on_plan(line, above=daily.pace in ("behind", "far behind", "on plan")))
         start, ends = min(start, float(plan.start_us)), [*ends, float(plan.finish_us)]
     q = f.finish_us if f is not None and f.basis in ("measured", "plan") else None
     if q is not None and q.p10 is not None and q.p50 is not None and q.p90 is not None and target:
@@ -175,18 +180,19 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
         marks.append(Mark(x=q.p50, y=target, role="forecast", label=when.short_day(q.p50)))
         ends.append(q.p90)
     if target:
-        rules.append(Rule(at=target, across="y", role="muted", label=f"target {scaled(target)}"))
+        rules.append(Rule(at=target, across="y", role="muted", label=f"target {short(target)}"))
     lines.append(Line(points=tuple(points), role="run"))
-    marks.append(Mark(x=points[-1][0], y=done, role="run", label=scaled(done)))
+    marks.append(Mark(x=points[-1][0], y=done, role="run", label=short(done)))
     top = max([done, *([target] if target else [])])
     panel = Panel(
         x=time_axis(start, max(ends), when, most=5),
-        y=number_axis(0.0, top * 1.02, scaled, most=5),
+        y=from_zero(top, short),
         title="Tokens in the model",
         bands=tuple(bands),
         rules=tuple(rules),
         lines=tuple(lines),
         marks=tuple(marks),
+        words=tuple(words),
         grid="both",
     )
     alt = f"Tokens in the model: {scaled(done)} on {when.time(points[-1][0])}"
@@ -199,8 +205,15 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
         alt=alt + ".",
         caption="Tokens in the model, the plan's straight line"
         + (", and the 80 % range of the way to the target." if bands else "."),
-        drawing=Drawing(panels=(panel,), height_ratio=0.62),
+        drawing=Drawing(panels=(panel,), height_ratio=0.54),
     )
+
+
+def _on_plan(line: Sequence[tuple[float, float]], *, above: bool) -> Words:
+    (x0, y0), (x1, y1) = line
+    if above:
+        return Words(x=x0 + 0.5 * (x1 - x0), y=y0 + 0.57 * (y1 - y0), text="plan", role="plan", anchor="end")
+    return Words(x=x0 + 0.6 * (x1 - x0), y=y0 + 0.52 * (y1 - y0), text="plan", role="plan")
 
 
 def _fan(
@@ -221,10 +234,9 @@ def waterfall_figure(daily: Daily) -> Figure | None:
     if whole is None or not whole["allocated"]:
         return None
     day = daily.day.gpu_us if daily.day is not None and daily.day.gpu_us["allocated"] > 0 else None
-    spent = [
-        name for name in BUCKETS if name != "productive" and (whole[name] or (day is not None and day[name]))
-    ]
     sides = [("Whole run", whole)] if day is None else [("Last day", day), ("Whole run", whole)]
+    lost = [name for name in BUCKETS if name != "productive" and any(gpu_us[name] for _, gpu_us in sides)]
+    spent = [name for name in lost if any(abs(g[name]) >= _TOO_THIN * g["allocated"] for _, g in sides)]
     panels = tuple(
         _waterfall(title, gpu_us, spent, named=number == 0) for number, (title, gpu_us) in enumerate(sides)
     )
@@ -232,7 +244,7 @@ def waterfall_figure(daily: Daily) -> Figure | None:
         f"{title.lower()}: {hours(gpu_us['allocated'] / 3.6e9)} GPU-hours allocated, of them "
         + ", ".join(
             f"{hours(gpu_us[name] / 3.6e9)} {BUCKET_WORDS[name]}"
-            for name in ("productive", *spent)
+            for name in ("productive", *lost)
             if gpu_us[name]
         )
         for title, gpu_us in sides
@@ -240,10 +252,13 @@ def waterfall_figure(daily: Daily) -> Figure | None:
     return Figure(
         name="waterfall",
         alt=told[:1].upper() + told[1:] + ".",
-        caption="From allocated to productive GPU-hours. The parts sum to the allocation exactly.",
-        drawing=Drawing(
-            panels=panels, beside=len(panels) > 1, height_ratio=(0.055 if day else 0.075) * (len(spent) + 3)
+        caption="From allocated to productive GPU-hours. "
+        + (
+            "All parts sum to the allocation exactly."
+            if len(spent) == len(lost)
+            else "Parts too thin to draw are in the table."
         ),
+        drawing=Drawing(panels=panels, beside=len(panels) > 1, height_ratio=0.028 * (len(spent) + 3)),
     )
 
 
@@ -261,7 +276,8 @@ def _waterfall(title: str, gpu_us: Mapping[str, int], spent: Sequence[str], *, n
             gpu_us[name],
         ))
         left = after
-    rows.append(("productive", float(min(0, left)), float(max(0, left)), "productive", left))
+    kept = gpu_us["productive"]
+    rows.append(("productive", float(min(0, kept)), float(max(0, kept)), "productive", kept))
     low = min(0.0, *(r[1] for r in rows))
     high = max(float(whole), *(r[2] for r in rows))
     return Panel(
@@ -280,7 +296,7 @@ def _waterfall(title: str, gpu_us: Mapping[str, int], spent: Sequence[str], *, n
                 y0=n - 0.36,
                 y1=n + 0.36,
                 role=role,
-                label=hours(value / 3.6e9) + ("" if n == 0 else f"  {per_cent(value / whole)}"),
+                label=_amount(value, whole, share=n > 0),
                 outline=n == 0,
             )
             for n, (_, x0, x1, role, value) in enumerate(rows)
@@ -289,12 +305,17 @@ def _waterfall(title: str, gpu_us: Mapping[str, int], spent: Sequence[str], *, n
     )
 
 
+def _amount(gpu_us: int, whole: int, *, share: bool) -> str:
+    text = hours(gpu_us / 3.6e9) + (f" · {per_cent(gpu_us / whole)}" if share else "")
+    return text.replace("-", "−")
+
+
 # -- how fast it is ---------------------------------------------------------------------------------
 
 
 def speed_figure(daily: Daily, when: Dates) -> Figure | None:
     """Return MFU and step time over time; None for fewer than three points."""
-    points = daily.series.points
+    points = _settled(daily.series.points)
     panels = []
     mfu = [(p, p.mfu_ratio) for p in points if p.mfu_ratio is not None]
     step = [(p, p.step_time_s) for p in points if p.step_time_s is not None]
@@ -305,18 +326,59 @@ def speed_figure(daily: Daily, when: Dates) -> Figure | None:
         panels.append(_over_time(step, when, daily, "Step time", _seconds))
     if not panels:
         return None
+    s = daily.snapshot
     told = []
-    if mfu:
-        told.append(f"MFU {per_cent(mfu[0][1])} at first, {per_cent(mfu[-1][1])} at the end")
-    if step:
-        told.append(f"step time {_seconds(step[0][1])} at first, {_seconds(step[-1][1])} at the end")
-    alt = "; ".join(told)
+    if s.mfu.productive_ratio is not None:
+        told.append(f"MFU over time: {per_cent(s.mfu.productive_ratio)} over all productive time")
+    if s.step_time_s is not None:
+        told.append(f"the last step took {_seconds(s.step_time_s)}")
+    told += [f"{_changed(c)} on {when.time(c.at_us)}" for c in daily.changes.changes[-3:]]
+    alt = "; ".join(told) or "Step time over time"
     return Figure(
         name="speed",
         alt=alt[:1].upper() + alt[1:] + ".",
         caption=f"Each point is a mean over {_width(daily.series.width_s)} of training; saves and "
         "evaluations are left out, gaps are times without a step.",
         drawing=Drawing(panels=tuple(panels), height_ratio=0.2 * len(panels) + 0.05),
+    )
+
+
+def _settled(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the points without the first of each attempt, which holds its warm-up."""
+    count: dict[int, int] = {}
+    for point in points:
+        count[point.attempt] = count.get(point.attempt, 0) + 1
+    seen: set[int] = set()
+    kept = []
+    for point in points:
+        if point.attempt in seen or (count[point.attempt] < _SETTLED and len(points) < _SETTLED * 2):
+            kept.append(point)
+        seen.add(point.attempt)
+    return tuple(kept)
+
+
+def _changed(change: Change) -> str:
+    """Return a change of pace in three words."""
+    if change.sort == "operating_point":
+        return "other operating point"
+    return f"steps {abs(change.ratio - 1) * 100:.0f} % {change.sort}"
+
+
+_CHANGES: Final[Mapping[str, Role]] = {"slower": "problem", "faster": "good", "operating_point": "muted"}
+
+
+def _change_rules(daily: Daily, low: float, high: float) -> tuple[Rule, ...]:
+    shown = [c for c in daily.changes.changes if low <= c.at_us <= high][-_CHANGES_SHOWN:]
+    return tuple(
+        Rule(
+            at=float(c.at_us),
+            across="x",
+            role=_CHANGES[c.sort],
+            label=""
+            if c.sort == "operating_point"
+            else f"{'+' if c.ratio > 1 else '−'}{abs(c.ratio - 1) * 100:.0f} %",
+        )
+        for c in shown
     )
 
 
@@ -367,9 +429,12 @@ def _over_time(
         y=y,
         title=title,
         rules=(
-            (Rule(at=plan, across="y", role="plan", label=f"plan {said(plan)}"),)
-            if plan is not None and y.low <= plan <= y.high
-            else ()
+            *(
+                (Rule(at=plan, across="y", role="plan", label=f"plan {said(plan)}"),)
+                if plan is not None and y.low <= plan <= y.high
+                else ()
+            ),
+            *_change_rules(daily, told[0][0].from_us, told[-1][0].at_us),
         ),
         lines=tuple(Line(points=tuple(run), role="run", thin=True) for run in runs),
         marks=(),

@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from reports.daily_words import Dates, apart, length, points, signed, whole_per_cent
+from reports.daily_words import Dates, apart, length, money, points, short, signed, whole_per_cent
 from reports.numbers import UNKNOWN, count, hours, per_cent, scaled
 from reports.page import Block, KeyFigure, KeyFigures, Paragraph, Tone
 from reports.tables import Table
@@ -13,6 +13,7 @@ from tracker.core.daily import DAY_US, Compared, Daily
 from tracker.core.forecast.value import Quantiles
 
 _MOVED_DAYS = 0.05
+_POOR = 0.5
 
 
 def key_figures(daily: Daily, when: Dates) -> list[Block]:
@@ -52,7 +53,7 @@ def _finish(daily: Daily, when: Dates) -> KeyFigure | None:
     if f.basis == "exact":
         name, convention = "Finished", f"at {when.at(q.p50):%H:%M} {when.zone_name}"
     else:
-        name = "Finish, even odds"
+        name = "Finish, median"
         convention = f"80 %: {when.short_day(q.p10)} to {when.short_day(q.p90)}"
         if f.basis == "plan":
             convention += "; from the plan"
@@ -85,7 +86,7 @@ def _tokens(daily: Daily) -> KeyFigure | None:
         if tokens.since is not None and tokens.since >= 0
         else (f"−{scaled(-tokens.since)} in a day" if tokens.since is not None else ""),
         plan=plan,
-        convention=f"{per_cent(share)} of {scaled(target)}" if target else "",
+        convention=f"{per_cent(share)} of {short(target)}" if target else "",
     )
 
 
@@ -215,39 +216,51 @@ def finish_blocks(daily: Daily, when: Dates) -> list[Block]:
 
 
 def _sentences(daily: Daily, when: Dates) -> list[tuple[str, Tone]]:
-    f, s = daily.forecast, daily.snapshot
+    f = daily.forecast
     assert f is not None
     q = f.finish_us
-    found: list[tuple[str, Tone]] = []
     if f.basis == "exact" or q is None:
-        return found
+        return []
+    found: list[tuple[str, Tone]] = []
     if q.p50 is not None:
         text = f"Even odds to be done by {when.time(q.p50)} {when.zone_name}"
         if q.p10 is not None and q.p90 is not None:
             text += f"; 80 % of outcomes lie between {when.time(q.p10)} and {when.time(q.p90)}"
-        found.append((text + ".", "plain"))
+        text += "."
+        if f.drivers:
+            top = f.drivers[0]
+            text += f" {whole_per_cent(top.share_ratio)} of that range comes from {_DRIVERS[top.name]}."
+        found.append((text, "plain"))
     if daily.pace == "far behind" and f.days_behind_plan is not None and daily.plan is not None:
         found.append((
             f"It is more than a tenth of its planned length behind: {length(f.days_behind_plan)} after "
             f"{when.day(daily.plan.finish_us)}.",
             "problem",
         ))
-    if f.move is not None:
+    if f.move is not None and daily.before is not None:
         found.append((_why_moved(daily), "plain"))
-    plan = s.settings.plan if s.settings is not None else None
-    for ratio, what in (
-        (f.by_deadline_ratio, "to be done by the deadline"),
-        (f.by_reservation_end_ratio, "to be done before the reservation ends"),
-        (f.within_budget_ratio, "to stay within the budget"),
-    ):
-        if ratio is not None and plan is not None:
-            found.append((f"{_chance(ratio)} {what}.", "warning" if ratio < 0.5 else "plain"))
-    if f.drivers:
-        top = f.drivers[0]
-        found.append((
-            f"{whole_per_cent(top.share_ratio)} of the range comes from {_DRIVERS[top.name]}.",
-            "plain",
-        ))
+    chances = _chances(daily, when)
+    if chances:
+        poor = any(ratio < _POOR for ratio, _ in chances)
+        told = ", ".join(f"{_chance(ratio)} {what}" for ratio, what in chances)
+        found.append((f"Chances: {told}.", "warning" if poor else "plain"))
+    return found
+
+
+def _chances(daily: Daily, when: Dates) -> list[tuple[float, str]]:
+    f, settings = daily.forecast, daily.snapshot.settings
+    plan = settings.plan if settings is not None else None
+    if f is None or settings is None or plan is None:
+        return []
+    found = []
+    if f.by_deadline_ratio is not None and plan.deadline is not None:
+        found.append((f.by_deadline_ratio, f"to be done by the deadline, {when.of(plan.deadline)}"))
+    end_us = settings.reservation.end_us
+    if f.by_reservation_end_ratio is not None and end_us is not None:
+        what = f"to be done before the reservation ends, {when.day(end_us)}"
+        found.append((f.by_reservation_end_ratio, what))
+    if f.within_budget_ratio is not None and plan.budget is not None:
+        found.append((f.within_budget_ratio, f"to stay within {money(plan.budget, plan.currency)}"))
     return found
 
 
@@ -287,10 +300,8 @@ def _why_moved(daily: Daily) -> str:
 
 def _chance(ratio: float) -> str:
     if ratio < 0.01:
-        return "Less than 1 % probability"
-    if ratio > 0.99:
-        return "More than 99 % probability"
-    return f"{ratio * 100:.0f} % probability"
+        return "less than 1 %"
+    return "more than 99 %" if ratio > 0.99 else f"{ratio * 100:.0f} %"
 
 
 def _range_table(daily: Daily, when: Dates) -> Table:
@@ -319,7 +330,7 @@ def _range_table(daily: Daily, when: Dates) -> Table:
             rows.append((name, *_quantiles(q), _amount(compared.plan), _change(compared)))
     return Table(
         title="At the finish, whole run",
-        headings=("", ">P10", ">P50", ">P90", ">plan", ">in a day"),
+        headings=("", ">P10", ">P50", ">P90", ">plan", ">moved in a day"),
         rows=rows,
     )
 

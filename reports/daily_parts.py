@@ -31,6 +31,7 @@ from tracker.core.run_money import Loss
 
 _STOPS: Final = 8
 _CAUSES: Final = 6
+_CHANGES: Final = 6
 _WARNINGS: Final = 6
 _EVIDENCE: Final = 70
 _MEANING: Final = {
@@ -155,7 +156,44 @@ def speed_blocks(daily: Daily, when: Dates) -> list[Block]:
         if s.reported.ours_flop_per_s is not None:
             claim += f"; ours is {s.reported.ours_flop_per_s / 1e12:,.1f} by {s.mfu.flop_method}"
         found.append(Paragraph(text=f"{claim}. {s.reported.explained}"))
+    if daily.changes.changes:
+        found.append(_changes_table(daily, when))
     return found
+
+
+def _changes_table(daily: Daily, when: Dates) -> Table:
+    told = daily.changes.changes[-_CHANGES:]
+    left = len(daily.changes.changes) - len(told)
+    rows = []
+    for c in told:
+        pace = c.sort != "operating_point"
+        evidence = "; ".join(c.what) if not pace else (c.evidence[0] if c.evidence else c.hint)
+        rows.append((
+            when.time(c.at_us),
+            {"slower": "slower", "faster": "faster", "operating_point": "other setting"}[c.sort],
+            signed(f"{abs(c.ratio - 1) * 100:.1f} %", c.ratio - 1) if pace else UNKNOWN,
+            f"{c.step_time_before_s:.3g} → {c.step_time_after_s:.3g} s",
+            signed(hours(abs(c.gpu_hours)), c.gpu_hours) if c.gpu_hours is not None else UNKNOWN,
+            when.time(c.ended_us) if c.ended_us is not None else "lasts",
+            shortened(evidence, _EVIDENCE) or UNKNOWN,
+        ))
+    notes = [f"{many(left, 'earlier one is', 'earlier ones are').capitalize()} not shown."] if left else []
+    if daily.changes.gpu_hours:
+        notes.append(f"Slow-downs have cost {hours(daily.changes.gpu_hours)} GPU-hours so far.")
+    return Table(
+        title="When it became slower or faster",
+        headings=(
+            "at",
+            "what",
+            ">time for the same work",
+            ">step",
+            ">GPU-hours so far",
+            "until",
+            "what the logs say",
+        ),
+        rows=rows,
+        notes=notes,
+    )
 
 
 # -- attempts ---------------------------------------------------------------------------------------

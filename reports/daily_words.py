@@ -82,6 +82,10 @@ class Dates:
         """Return "14 Mar 09:20"."""
         return self.short_day(at_us) + ("" if at_us is None else f" {self.at(at_us):%H:%M}")
 
+    def of(self, moment: dt.datetime) -> str:
+        """Return the day of an aware moment."""
+        return self.day((moment - _EPOCH) / dt.timedelta(microseconds=1))
+
     def full(self, at_us: float) -> str:
         """Return "14 March 2026, 09:20 UTC"."""
         when = self.at(at_us)
@@ -200,6 +204,20 @@ def apart(ratio: float | None, more: str = "above", less: str = "below") -> str:
     return f"{text} % {more if off > 0 else less}"
 
 
+def short(value: float | None) -> str:
+    """Return a large count with at most three digits and its scale, for an axis or a card.
+
+    >>> short(4e12), short(613.2e9), short(13e9), short(0), short(16_400)
+    ('4T', '613B', '13B', '0', '16,400')
+    """
+    if value is None:
+        return UNKNOWN
+    for scale, letter in ((1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if abs(value) >= scale * 0.9995:
+            return f"{value / scale:.3g}{letter}"
+    return f"{value:,.0f}"
+
+
 def money(value: float | None, currency: str) -> str:
     """Return an amount of money.
 
@@ -219,11 +237,11 @@ def verdict(daily: Daily, when: Dates) -> tuple[str, Tone]:
     s = daily.snapshot
     if s.state == "waiting":
         return _joined(["No attempt was seen yet", _finish(daily, when)]), "plain"
+    if s.state == "finished":
+        tone: Tone = {"far behind": "problem", "behind": "warning", "": "plain"}.get(daily.pace, "good")  # type: ignore[assignment]
+        return _joined([_finish(daily, when), _spent(daily), _overall(daily)]), tone
     lead, tone = _lead(daily, when)
-    parts = [lead, _finish(daily, when), _goodput(daily)] if s.state != "finished" else [
-        _finish(daily, when), _spent(daily), _overall(daily)
-    ]  # fmt: skip
-    return _joined(parts), tone
+    return _joined([lead, _finish(daily, when), _goodput(daily), _slower(daily, when)]), tone
 
 
 def _joined(parts: list[str]) -> str:
@@ -250,8 +268,12 @@ def _lead(daily: Daily, when: Dates) -> tuple[str, Tone]:
 
 
 def _tone(daily: Daily) -> Tone:
+    if _young(daily):
+        return "plain"
     if daily.pace in ("behind", "far behind"):
         return "warning" if daily.pace == "behind" else "problem"
+    if daily.slowed is not None:
+        return "warning"
     fell = daily.figures.goodput_day.since
     if fell is not None and fell <= -0.05:
         return "warning"
@@ -263,6 +285,8 @@ def _finish(daily: Daily, when: Dates) -> str:
     if f is None or f.finish_us is None:
         if s.state == "finished":
             return "finished"
+        if daily.plan is None:
+            return "no plan, so no finish is forecast"
         why = f"{f.reasons[0]}" if f is not None and f.reasons else ""
         return f"no finish is forecast ({shortened(why, 120)})" if why else "no finish is forecast"
     middle = f.finish_us.p50
@@ -274,9 +298,18 @@ def _finish(daily: Daily, when: Dates) -> str:
     text = f"finishes {when.day(middle)}{_late(daily)}"
     if f.basis == "plan":
         return f"{text}, by the plan alone: no rate was measured yet"
-    if f.inputs is not None and s.wall_us.get("productive", 0) < 3_600_000_000:
-        return f"{text}; that rests on less than an hour of steps"
+    if _young(daily):
+        q = f.finish_us
+        spread = "" if q.p90 is None else f" (80 %: {when.short_day(q.p10)} to {when.short_day(q.p90)})"
+        return f"too early to be sure: less than an hour of steps points to {when.day(middle)}{spread}"
     return text
+
+
+def _young(daily: Daily) -> bool:
+    """Whether less than an hour of steps was seen."""
+    f = daily.forecast
+    worked = daily.snapshot.wall_us.get("productive", 0) + daily.snapshot.wall_us.get("lost", 0)
+    return f is not None and f.basis == "measured" and worked < 3_600_000_000
 
 
 def _late(daily: Daily) -> str:
@@ -302,8 +335,23 @@ def _goodput(daily: Daily) -> str:
         because = _because(daily, falling=falling)
         return f"goodput {verb} from {before} to {whole_per_cent(change.now)}{because}"
     if change.now is not None:
-        return f"goodput {whole_per_cent(change.now)} in the last day"
+        return f"goodput {whole_per_cent(change.now)} in the last day{_short_of_plan(daily)}"
     return _overall(daily)
+
+
+def _short_of_plan(daily: Daily) -> str:
+    change = daily.figures.goodput_day
+    if change.against_plan is None or change.against_plan > -_FELL:
+        return ""
+    because = _because(daily, falling=True)
+    return f", {abs(change.against_plan) * 100:.0f} points below plan{because}"
+
+
+def _slower(daily: Daily, when: Dates) -> str:
+    change = daily.slowed
+    if change is None:
+        return ""
+    return f"steps are {(change.ratio - 1) * 100:.0f} % slower since {when.time(change.at_us)}"
 
 
 def _overall(daily: Daily) -> str:
@@ -314,10 +362,11 @@ def _overall(daily: Daily) -> str:
 def _because(daily: Daily, *, falling: bool) -> str:
     """Name what weighs most of the day's loss; nothing where no stop does."""
     day, grown = daily.day, daily.grown
-    if day is None or not falling:
-        return ""
-    if grown in ("lost", "startup", "tail") and day.stops:
-        return f" because of {stops_said(day)}"
+    if day is None or not falling or daily.snapshot.state in ("stalled", "down"):
+        return ""  # a run that stands still now has said why already
+    if grown in ("lost", "startup", "tail"):
+        stops = stops_said(day)
+        return f" because of {stops}" if stops else ""
     said = {
         "checkpoint": "because saves took longer",
         "evaluation": "because of more evaluation",
@@ -331,7 +380,7 @@ def stops_said(day: Period) -> str:
     """Return a day's interruptions by their dearest cause."""
     found = day.dearest
     if found is None:
-        return "no interruption"
+        return ""
     top, alone = found
     if alone or top.kind == "planned":
         return _group(top)
@@ -339,8 +388,9 @@ def stops_said(day: Period) -> str:
 
 
 def _group(group: StopGroup) -> str:
-    if group.cause == "operator" and group.count == 1:
-        return "a stop by hand that threw work away" if group.gpu_hours else "a stop by hand"
+    if group.cause == "operator" and group.redo_steps:
+        what = "a rollback" if group.count == 1 else f"{number(group.count)} rollbacks"
+        return f"{what} by hand that threw away {group.redo_steps:,} steps"
     return a_cause(group.cause) if group.count == 1 else f"{number(group.count)} {cause(group.cause, 2)}"
 
 

@@ -233,8 +233,8 @@ def _ends(axes: Any, panel: Panel) -> None:
         near = at if last is None else max(at, last + _APART_PT)
         last = near
         right = (x - panel.x.low) / (panel.x.high - panel.x.low) > 0.8
-        side = (-4, "right") if right else (4, "left")
-        up = 4 if right else 0
+        side = (-4, "right") if right else (5, "left")
+        up = 4 if right else -4 if isinstance(item, Mark) else 0
         axes.annotate(
             clean(label), (x, y), xytext=(side[0], near - at + up), textcoords="offset points", ha=side[1],
             va="bottom" if right else "center", color=PAPER[item.role], annotation_clip=False, zorder=6,

@@ -24,6 +24,7 @@ _PAPERS: Final = {"a4": "a4", "letter": "us-letter"}
 _GUTTER_MM: Final = 8.0
 _TALL: Final = 0.5
 """Figures taller than this share of their width stand two in a row."""
+_NARROW: Final = 88
 _WIDE_CELL: Final = 26
 _TOGETHER: Final = re.compile(r"(?<=\d) (?=(?:%|h|min|s|days?|hours?|points|MWh|GPU|TFLOP/s|[A-Z]{3})\b|%)")
 _MISSING: Final = "\N{WHITE SQUARE}"
@@ -70,8 +71,27 @@ def _blocks(blocks: Sequence[Block], width_mm: float) -> list[dict[str, Any]]:
             continue
         found += _paired(waiting, width_mm)
         waiting = []
-        found.append(_block(block, width_mm))
+        made = _block(block, width_mm)
+        if isinstance(block, Table) and _narrow(block) and found and found[-1]["kind"] == "paragraph":
+            found = _beside(found, made)
+        else:
+            found.append(made)
     return found + _paired(waiting, width_mm)
+
+
+def _narrow(table: Table) -> bool:
+    """Whether a table leaves room for words beside it."""
+    rows = [table.headings, *table.rows]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(table.headings))]
+    return sum(widths) + 2 * len(widths) <= _NARROW
+
+
+def _beside(found: list[dict[str, Any]], table: dict[str, Any]) -> list[dict[str, Any]]:
+    """Put a table beside the paragraphs before it."""
+    first = len(found)
+    while first and found[first - 1]["kind"] == "paragraph":
+        first -= 1
+    return [*found[:first], {"kind": "beside", "words": found[first:], "table": table}]
 
 
 def _paired(figures: Sequence[Figure], width_mm: float) -> list[dict[str, Any]]:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 from tracker.atomic import replacing
 from tracker.config import Config
 from tracker.core.book import Book
+from tracker.core.cells import CELL_US, cells
+from tracker.core.changes import Changes, changes_of
 from tracker.core.daily import DAY_US, Daily, Health, daily, history_moments
 from tracker.core.facts import Facts
-from tracker.core.series import Series, series
+from tracker.core.series import Series, series, series_of, width_for
 from tracker.forecasting import Asked, ask
 from tracker.marks import StoredMarks
 from tracker.store import Reader
@@ -62,12 +64,14 @@ def daily_of(
     now = ask(book, facts, as_of_us=as_of_us, since_us=as_of_us - DAY_US, rejects=sum(found.values()))
     before, earlier = asked.get(as_of_us - DAY_US), asked.get(as_of_us - 2 * DAY_US)
     quiet = now.snapshot.last_reading_us
+    over_time, changed = _over_time(book, facts, now, as_of_us)
     return daily(
         now.snapshot,
         before=before.snapshot if before is not None else None,
         earlier=earlier.snapshot if earlier is not None else None,
         history=[asked[at].forecast for at in moments],
-        series=_series(book, facts, now, as_of_us),
+        series=over_time,
+        changes=changed,
         health=Health(
             files=len(facts.streams()),
             unrecognised=unrecognised,
@@ -82,8 +86,15 @@ def _began_us(asked: Asked) -> int | None:
     return min(line.start_us for line in lines) if lines else None
 
 
-def _series(book: Book, facts: Facts, now: Asked, as_of_us: int) -> Series:
-    return series(book.open(facts, as_of_us=as_of_us), facts, now.snapshot)
+def _over_time(book: Book, facts: Facts, now: Asked, as_of_us: int) -> tuple[Series, Changes]:
+    opened = book.open(facts, as_of_us=as_of_us)
+    fine = cells(opened, facts, now.snapshot)
+    width_us = width_for(opened)
+    if width_us < CELL_US:
+        over_time = series(opened, facts, now.snapshot)
+    else:
+        over_time = series_of(fine, opened, now.snapshot, width_us=width_us)
+    return over_time, changes_of(fine, opened, facts, now.snapshot)
 
 
 # -- files ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from tracker.core.chain import Chain, published_chains
+from tracker.core.changes import Change, Changes
 from tracker.core.definitions import GoodputByDefinition, goodput_definitions
 from tracker.core.errors import TrackerError
 from tracker.core.failures import CauseTable
@@ -47,6 +48,7 @@ _STEPS_US: Final = tuple(
 _MOMENTS: Final = 14
 _PUBLISHED: Final = 4
 _MOST: Final = 0.6
+_EXPLAINS: Final = 0.2
 _FAR_RATIO: Final = 0.1
 _ON_PLAN_DAYS: Final = 0.5
 _ON_PLAN_RATIO: Final = 0.02
@@ -86,6 +88,8 @@ class StopGroup:
     count: int
     gpu_hours: float | None
     """Detection, restart and redone steps of all of them; None where no GPU count is known."""
+    redo_steps: int = 0
+    """Steps that they threw away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +116,16 @@ class Period:
 
     @property
     def dearest(self) -> tuple[StopGroup, bool] | None:
-        """Return the dearest group, and whether it stands for nearly all that stops cost."""
+        """Return the dearest group, and whether it stands for nearly all that stops cost.
+
+        None where stops explain little of what was lost.
+        """
         if not self.stops:
             return None
         top = self.stops[0]
+        lost = sum(self.gpu_us[name] for name in ("lost", "startup", "tail")) / 3.6e9
+        if top.gpu_hours is not None and top.gpu_hours < _EXPLAINS * lost:
+            return None
         whole = math.fsum(group.gpu_hours or 0.0 for group in self.stops)
         alone = len(self.stops) == 1 or (whole > 0 and (top.gpu_hours or 0.0) >= _MOST * whole)
         return top, alone
@@ -219,9 +229,20 @@ class Daily:
     definitions: tuple[GoodputByDefinition, ...]
     series: Series
     """Tokens, step time and MFU over time."""
+    changes: Changes
+    """When it became slower or faster."""
     money: Costs | None
     energy: Drawn | None
     health: Health
+
+    @property
+    def slowed(self) -> Change | None:
+        """Return the dearest slow-down of the last day that lasts."""
+        since = self.snapshot.as_of_us - DAY_US
+        lasting = [
+            c for c in self.changes.changes if c.sort == "slower" and c.ended_us is None and c.at_us >= since
+        ]
+        return max(lasting, key=lambda c: c.gpu_hours or 0.0, default=None)
 
     @property
     def forecast(self) -> Forecast | None:
@@ -236,6 +257,7 @@ def daily(
     earlier: Snapshot | None = None,
     history: Sequence[Forecast] = (),
     series: Series | None = None,
+    changes: Changes | None = None,
     health: Health | None = None,
 ) -> Daily:
     """Return the report's value of a run: `before` is a day before, `earlier` two days before.
@@ -276,6 +298,7 @@ def daily(
         differs={row.name: _differs(row.name, point) for row in published},
         definitions=goodput_definitions(run_facts(snapshot)) if snapshot.attempts else (),
         series=series or Series(),
+        changes=changes or Changes(),
         money=money,
         energy=energy,
         health=health or Health(),
@@ -337,8 +360,11 @@ def _grown(day: Period | None, before: Period | None) -> str:
 
 def _groups(within: Sequence[tuple[Interruption, Loss | None]]) -> tuple[StopGroup, ...]:
     by: dict[tuple[str, str], list[Loss | None]] = {}
+    redone: dict[tuple[str, str], int] = {}
     for stop, loss in within:
-        by.setdefault((stop.kind, stop.cause), []).append(loss)
+        group = stop.kind, stop.cause
+        by.setdefault(group, []).append(loss)
+        redone[group] = redone.get(group, 0) + stop.redo_steps
     groups = [
         StopGroup(
             cause=cause,
@@ -347,6 +373,7 @@ def _groups(within: Sequence[tuple[Interruption, Loss | None]]) -> tuple[StopGro
             gpu_hours=None
             if any(loss is None for loss in found)
             else math.fsum(loss.gpu_hours for loss in found if loss is not None),
+            redo_steps=redone[kind, cause],
         )
         for (kind, cause), found in by.items()
     ]
