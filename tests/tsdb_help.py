@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -78,7 +77,8 @@ def prometheus(folder: Path, *, config: str = "", window: str = "") -> Iterator[
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [
-        PROMETHEUS or "", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+        PROMETHEUS or "", f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver",
         "--storage.tsdb.retention.time=100y", "--log.level=error", "--web.enable-lifecycle",
     ]  # fmt: skip

@@ -195,8 +195,11 @@ def _last_events(facts: Facts, attempt: Attempt, opened: Opened) -> list[Event]:
 
 
 def _telling(facts: Facts, piece: Piece, start: int, as_of_us: int) -> list[Event]:
-    """Return what tells of an end; what stands after the first later stamp was not written yet."""
-    found = facts.events(piece.stream.stream_id, start=start, end=piece.end_offset)
+    """Return what tells of an end; what stands after the first later stamp was not written yet.
+
+    Nor was what stands after the piece's last record: without a stamp it belongs to who comes next.
+    """
+    found = facts.events(piece.stream.stream_id, start=start, end=piece.segment.last_offset + 1)
     then = takewhile(lambda e: e.at_us is None or e.at_us <= as_of_us, found)
     return [e for e in then if e.kind in (Kind.FAILURE, Kind.EXIT)]
 

@@ -23,11 +23,15 @@ def write(blocks: Iterable[Block], out: BinaryIO, *, told: Callable[[int, int], 
     with tempfile.TemporaryDirectory(prefix="tracker-export-") as name:
         folder = Path(name)
         places: dict[str, dict[Labels, Path]] = {}
+        made = 0
         for block in blocks:
             stamps: dict[int, str] = {}
             for line in block.lines:
                 own = places.setdefault(line.family.name, {})
-                place = own.setdefault(line.labels, folder / f"{len(places)}-{len(own)}")
+                if line.labels not in own:
+                    made += 1
+                    own[line.labels] = folder / str(made)
+                place = own[line.labels]
                 head = f"{line.family.name}{{{braced(line.labels)}}} "
                 for at_ms in line.times_ms:
                     if at_ms not in stamps:
