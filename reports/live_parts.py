@@ -20,10 +20,10 @@ from tracker.core.interruptions import Interruption
 from tracker.core.run_money import Loss, costs
 from tracker.core.snapshot import Snapshot
 
-MOST_ATTEMPTS: Final = 500
-MOST_STOPS: Final = 100
+MOST_ATTEMPTS: Final = 200
+MOST_STOPS: Final = 40
 _EVIDENCE: Final = 10_000
-_EVIDENCE_OF_ALL: Final = 30_000
+_EVIDENCE_OF_ALL: Final = 20_000
 """Characters of proof on one page, shared among the stops shown."""
 _MANUAL: Final = {True: "yes", False: "no", None: "not known"}
 
@@ -65,7 +65,8 @@ def stops(snapshot: Snapshot) -> str:
     losses: Sequence[Loss | None] = money.losses if money is not None else [None] * len(found)
     shown = list(zip(found, losses, strict=True))[::-1][:MOST_STOPS]
     most = max(200, min(_EVIDENCE, _EVIDENCE_OF_ALL // len(shown)))
-    items = "".join(_stop(stop, loss, snapshot, most) for stop, loss in shown)
+    currency = money.currency if money is not None else ""
+    items = "".join(_stop(stop, loss, snapshot, currency, most) for stop, loss in shown)
     rest = (
         f'<p class="notes">The latest {MOST_STOPS} of {count(len(found))}; '
         "<code>tracker interruptions</code> shows all.</p>"
@@ -75,7 +76,7 @@ def stops(snapshot: Snapshot) -> str:
     return f'<ul class="stops">{items}</ul>{rest}'
 
 
-def _stop(stop: Interruption, loss: Loss | None, snapshot: Snapshot, most: int) -> str:
+def _stop(stop: Interruption, loss: Loss | None, snapshot: Snapshot, currency: str, most: int) -> str:
     lost = loss.gpu_hours if loss is not None else None
     said = snapshot.corrections.get(stop.attempt)
     name = cause(stop.cause)
@@ -90,8 +91,7 @@ def _stop(stop: Interruption, loss: Loss | None, snapshot: Snapshot, most: int) 
         ("A person had to act", _MANUAL[stop.manual]),
     ]
     if loss is not None and loss.cost is not None:
-        money = costs(snapshot)
-        pairs.insert(6, ("Cost", f"{count(loss.cost)} {money.currency if money is not None else ''}"))
+        pairs.insert(6, ("Cost", f"{count(loss.cost)} {currency}"))
     if said is not None:
         pairs.append(("Said by a person", f"{said.note} ({said.by}, {moment(said.made_us)})"))
     if stop.judged is not None:

@@ -273,7 +273,10 @@ def clean(text: str) -> str:
     >>> clean("<b>" + chr(0x202E) + "x" + chr(27) + "[1m")
     '<b>?x?[1m'
     """
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text[:_LONGEST])
+    kept = text[:_LONGEST]
+    if kept.isprintable():
+        return kept
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in kept)
 
 
 def shortened(text: str, most: int) -> str:

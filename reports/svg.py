@@ -7,7 +7,7 @@ are made for a width in pixels and drawn at that size, so that words stay readab
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import isfinite
 from typing import Final
 
@@ -24,7 +24,7 @@ _LINE: Final = 15.0
 _LABELLED_RIGHT: Final = 0.34
 """Labels at the ends of lines take at most this share of the width."""
 _MOST_HINTS: Final = 150
-"""Shapes with a hint of their own; where there are more they are drawn as one."""
+"""Shapes of their own, each with its hint; where there are more, all of one kind are one shape."""
 
 
 def svg(figure: Figure, *, width: int = WIDE) -> str:
@@ -112,7 +112,7 @@ def _grid(panel: Panel, box: Box) -> list[str]:
 def _inside(panel: Panel, box: Box) -> list[str]:
     """Return what is cut off at the edges of the plot."""
     parts = [_band(band, box) for band in panel.bands]
-    parts += _bars(panel.bars, box)
+    parts += _bars([bar for bar in panel.bars if all(map(isfinite, (bar.x0, bar.x1, bar.y0, bar.y1)))], box)
     parts += [_rule(rule, box) for rule in panel.rules]
     parts += [_line(line, box) for line in panel.lines]
     inner = "".join(parts)
@@ -135,30 +135,44 @@ def _band(band: Band, box: Box) -> str:
 
 
 def _bars(bars: Sequence[Bar], box: Box) -> list[str]:
-    """Return the bars; many of one kind are one path."""
+    """Return the bars; many of them are drawn as a few paths, each of one kind."""
+    if len(bars) > _MOST_HINTS:
+        return _many(bars, box)
     parts = []
-    hinted = sum(1 for bar in bars if bar.hint) <= _MOST_HINTS
-    for (role, outline), group in groupby(bars, key=lambda bar: (bar.role, bar.outline)):
-        plain = ""
-        style = f"{'s hollow' if outline else 'f'} {role}"
-        for bar in group:
-            shape = _rectangle(bar, box)
-            if bar.hint and hinted:
-                parts.append(f'<path class="{style}" d="{shape}"><title>{escaped(bar.hint)}</title></path>')
-            else:
-                plain += shape
-        if plain:
-            parts.append(f'<path class="{style}" d="{plain}"/>')
+    for bar in bars:
+        x, y, width, height = _rectangle(bar, box)
+        style = f"{'s hollow' if bar.outline else 'f'} {bar.role}"
+        hint = f"<title>{escaped(bar.hint)}</title>" if bar.hint else ""
+        parts.append(
+            f'<path class="{style}" d="M{n(x)} {n(y)}h{n(width)}v{n(height)}h{n(-width)}z">{hint}</path>'
+        )
     return parts
 
 
-def _rectangle(bar: Bar, box: Box) -> str:
-    if not all(map(isfinite, (bar.x0, bar.x1, bar.y0, bar.y1))):
-        return ""
+def _many(bars: Sequence[Bar], box: Box) -> list[str]:
+    """Return bars as thick level strokes in tenths of a pixel, each begun from the end of the one before."""
+    paths: dict[tuple[str, int], list[str]] = {}
+    pens: dict[tuple[str, int], tuple[int, int]] = {}
+    for bar in bars:
+        x, y, width, height = (round(10 * value) for value in _rectangle(bar, box))
+        kind, middle = (bar.role, height), y + height // 2
+        at = pens.get(kind, (0, 0))
+        if middle == at[1] and x + width <= at[0]:
+            continue  # on the same pixel as the one before
+        paths.setdefault(kind, []).append(f"m{x - at[0]} {middle - at[1]}h{width}")
+        pens[kind] = (x + width, middle)
+    inner = "".join(
+        f'<path class="s {role}" stroke-width="{height}" d="{"".join(pieces)}"/>'
+        for (role, height), pieces in paths.items()
+    )
+    return [f'<g transform="scale(.1)">{inner}</g>']
+
+
+def _rectangle(bar: Bar, box: Box) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of a bar, at least a visible sliver."""
     x0, x1 = sorted((_clamp(box.at_x(bar.x0), box, 0), _clamp(box.at_x(bar.x1), box, 0)))
     y0, y1 = sorted((_clamp(box.at_y(bar.y0), box, 1), _clamp(box.at_y(bar.y1), box, 1)))
-    width, height = max(x1 - x0, 0.6), max(y1 - y0, 0.6)
-    return f"M{n(x0)} {n(y0)}h{n(width)}v{n(height)}h{n(-width)}z"
+    return x0, y0, max(x1 - x0, 0.6), max(y1 - y0, 0.6)
 
 
 def _clamp(value: float, box: Box, axis: int) -> float:
@@ -202,6 +216,8 @@ def _path(points: Iterable[tuple[float, float]], box: Box) -> str:
     return "M" + "L".join(f"{n(box.at_x(x))} {n(box.at_y(y))}" for x, y in points)
 
 
+_TICK: Final = 160
+"""Length of an upright stroke, tenths of a pixel."""
 _SHAPES: Final = {
     "dot": "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
     "tick": "m-1.7 -8h3.4v16h-3.4z",
@@ -212,22 +228,36 @@ _SHAPES: Final = {
 
 
 def _marks(marks: Sequence[Mark], box: Box) -> list[str]:
-    parts = []
+    """Return the signs; many of them are one path for each role."""
     shown = [m for m in marks if isfinite(m.x) and isfinite(m.y) and box.has(m.x, m.y)]
-    hinted = sum(1 for mark in shown if mark.hint) <= _MOST_HINTS
-    for role, group in groupby(shown, key=lambda mark: mark.role):
-        plain = ""
-        for mark in group:
-            shape = f"M{n(box.at_x(mark.x))} {n(box.at_y(mark.y))}{_SHAPES[mark.shape]}"
-            if mark.hint and hinted:
-                parts.append(
-                    f'<path class="f mark {role}" d="{shape}"><title>{escaped(mark.hint)}</title></path>'
-                )
-            else:
-                plain += shape
-        if plain:
-            parts.append(f'<path class="f mark {role}" d="{plain}"/>')
+    if len(shown) > _MOST_HINTS and all(mark.shape == "tick" for mark in shown):
+        return _many_ticks(shown, box)
+    paths: dict[str, list[str]] = {}
+    parts = []
+    for mark in shown:
+        shape = f"M{n(box.at_x(mark.x))} {n(box.at_y(mark.y))}{_SHAPES[mark.shape]}"
+        if mark.hint and len(shown) <= _MOST_HINTS:
+            title = f"<title>{escaped(mark.hint)}</title>"
+            parts.append(f'<path class="f mark {mark.role}" d="{shape}">{title}</path>')
+        else:
+            paths.setdefault(mark.role, []).append(shape)
+    parts += [f'<path class="f mark {role}" d="{"".join(all_)}"/>' for role, all_ in paths.items()]
     return parts
+
+
+def _many_ticks(marks: Sequence[Mark], box: Box) -> list[str]:
+    """Return upright strokes as one path for each role."""
+    paths: dict[str, list[str]] = {}
+    pens: dict[str, tuple[int, int]] = {}
+    for mark in marks:
+        x, y = round(10 * box.at_x(mark.x)), round(10 * box.at_y(mark.y)) + _TICK // 2
+        at = pens.get(mark.role, (0, 0))
+        paths.setdefault(mark.role, []).append(f"m{x - at[0]} {y - at[1]}v-{_TICK}")
+        pens[mark.role] = (x, y - _TICK)
+    inner = "".join(
+        f'<path class="s {role}" stroke-width="25" d="{"".join(pieces)}"/>' for role, pieces in paths.items()
+    )
+    return [f'<g transform="scale(.1)">{inner}</g>']
 
 
 def _axes(panel: Panel, box: Box) -> list[str]:
