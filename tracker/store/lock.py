@@ -17,7 +17,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -57,7 +57,7 @@ class WriteLock:
                 self._fd = _open(self.path)
             if _try_lock(self._fd, self.path):
                 if _same_file(self._fd, self.path):
-                    os.pwrite(self._fd, b"%-20d\n" % os.getpid(), 0)
+                    _note(self._fd, b"%-20d\n" % os.getpid())
                     return
                 self.close()  # somebody deleted the lock file: the new one is the lock
                 continue
@@ -114,14 +114,12 @@ class RunLock:
                 f"{database} is in use by another sidecar: {first}. Stop that one first, or give this "
                 "one a store of its own ([store] path)."
             )
-        text = json.dumps(asdict(owner)).encode()
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, text + b"\n", 0)
+        _note(self._fd, json.dumps(asdict(owner)).encode() + b"\n", whole=True)
 
     def close(self) -> None:
         """Give the store free."""
         if self._fd >= 0:
-            os.ftruncate(self._fd, 0)
+            _note(self._fd, b"", whole=True)
             os.close(self._fd)
             self._fd = -1
 
@@ -190,6 +188,14 @@ def _try_lock(fd: int, path: Path) -> bool:
             ) from error
         raise
     return True
+
+
+def _note(fd: int, text: bytes, *, whole: bool = False) -> None:
+    """Say who holds a lock: for people only, so a disk that is full or read-only does not matter."""
+    with suppress(OSError):
+        if whole:
+            os.ftruncate(fd, 0)
+        os.pwrite(fd, text, 0)
 
 
 def _same_file(fd: int, path: Path) -> bool:
