@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from tracker import daily
+from tracker.atomic import replacing
 from tracker.config import Config, Report
 from tracker.core.documents import iso
 from tracker.core.errors import TrackerError
@@ -81,6 +81,7 @@ def make(
         if nowhere and not mails:
             raise NotMade(nowhere)
         problem = "; ".join(text for text in (made.problem, nowhere) if text)
+        made = replace(made, problem=problem)
         letter = _letter(config, report, schedule, row, name, made) if mails else None
         outbox.made(
             row,
@@ -150,9 +151,12 @@ def mail_of(
     assert report is not None
     assert report.mail is not None
     run = config.settings.run
+    text = made.files["txt"].decode("utf-8", "replace")
+    if made.problem:
+        text = f"{text.rstrip()}\n\nThis report is not whole: {made.problem}\n"
     documents = Documents(
         subject=mark + (made.subject or f"{run}: {kind} report of {day}"),
-        text=made.files["txt"].decode("utf-8", "replace"),
+        text=text,
         html=made.mail_html,
         pictures=made.pictures,
         pdf=made.files.get("pdf", b""),
@@ -170,12 +174,13 @@ def mail_of(
 
 
 def base_name(run: str, kind: str, day: str) -> str:
-    """Return the name of a report's files, without an ending.
+    """Return the name of a report's files, without an ending; `tracker report` calls the daily one the same.
 
-    >>> base_name("a/b", "daily", "2026-01-05")
-    'a-b-daily-2026-01-05'
+    >>> base_name("a/b", "daily", "2026-01-05"), base_name("a/b", "weekly", "2026-01-05")
+    ('a-b-2026-01-05', 'a-b-weekly-2026-01-05')
     """
-    return f"{file_name(run)[:60]}-{kind}-{day}"
+    between = "" if kind == "daily" else f"{kind}-"
+    return f"{file_name(run)[:80]}-{between}{day}"
 
 
 def _letter(
@@ -223,21 +228,8 @@ def _deliver(report: Report, name: str, made: Rendered) -> str:
         report.directory.mkdir(parents=True, exist_ok=True)
         for ending in ENDINGS:
             if ending in made.files:
-                _put(report.directory / f"{name}.{ending}", made.files[ending])
+                with replacing(report.directory / f"{name}.{ending}") as file:
+                    file.write(made.files[ending])
     except OSError as error:
         return f"{report.directory} cannot be written ({error.strerror or error})"
     return ""
-
-
-def _put(place: Path, body: bytes) -> None:
-    scratch = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    try:
-        with scratch.open("wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(place)
-    except OSError:
-        with contextlib.suppress(OSError):
-            scratch.unlink(missing_ok=True)
-        raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,7 +90,7 @@ def _add_html(mail: EmailMessage, documents: Documents, envelope: Envelope) -> N
         for name in documents.pictures
     }
     for name, identity in ids.items():
-        html = html.replace(f"cid:{name}", f"cid:{identity}")
+        html = re.sub(rf"cid:{re.escape(name)}(?![\w.-])", f"cid:{identity}", html)
     mail.add_alternative(_whole(html), subtype="html")
     part = mail.get_payload()[1]  # type: ignore[index]  # an alternative has two parts
     assert isinstance(part, EmailMessage)

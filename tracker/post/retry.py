@@ -16,7 +16,9 @@ LONGEST_US: Final = 86_400_000_000
 FURTHEST_US: Final = LONGEST_US * 3 // 2
 """No honest `not_before` is further ahead."""
 GIVE_UP_US: Final = 7 * 86_400_000_000
-"""A letter that nobody took for so long is given up."""
+GIVE_UP_TRIES: Final = 12
+"""A letter that nobody took for so long, in so many tries, is given up: neither a clock that was set nor a
+tracker that was off alone does that."""
 _JITTER: Final = 0.25
 
 REASONS: Final = (
@@ -58,6 +60,6 @@ def wait_us(message_id: str, attempts: int) -> int:
     return min(plain + int(plain * _JITTER * digest[0] / 256), LONGEST_US)
 
 
-def expired(queued_us: int, now_us: int) -> bool:
+def expired(queued_us: int, attempts: int, now_us: int) -> bool:
     """Tell whether a letter waits for too long."""
-    return now_us - queued_us > GIVE_UP_US
+    return now_us - queued_us > GIVE_UP_US and attempts > GIVE_UP_TRIES

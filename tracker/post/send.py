@@ -169,7 +169,7 @@ class _Office:
             limit=AT_ONCE,
             wait_us=lambda one: retry.wait_us(one.message_id, one.attempts),
         )
-        late = [one for one in found if retry.expired(one.queued_us, now_us)]
+        late = [one for one in found if retry.expired(one.queued_us, one.attempts, now_us)]
         if late:
             text = "it waited for a week, and nobody took it"
             self.settle(late, Outcome(kind="never", reason="expired", text=text))
