@@ -78,6 +78,7 @@ def metrics() -> str:
     """Return the page of metric families."""
     from tracker.exporter import BUILD_INFO
     from tracker.families import FAMILIES, UNIT_EXCEPTIONS
+    from tracker.workings import PROCESS_FAMILIES
 
     exceptions = " and ".join(f"`{name}`" for name in UNIT_EXCEPTIONS)
     parts = [GENERATED, METRICS.format(exceptions=exceptions)]
@@ -90,6 +91,12 @@ def metrics() -> str:
                 cells = (f"`{family.name}`", family.kind, labels, family.help)
                 parts.append("| " + " | ".join(_cell(text) for text in cells) + " |")
         parts.append("")
+    parts += ["## The process\n", "These have no label `run`.\n"]
+    parts += ["| family | type | labels | meaning |", "|---|---|---|---|"]
+    for one in PROCESS_FAMILIES:
+        labels = ", ".join(f"`{name}`" for name in one.labels) + (f" ({one.values})" if one.values else "")
+        parts.append("| " + " | ".join(_cell(t) for t in (f"`{one.name}`", one.kind, labels, one.help)) + " |")
+    parts.append("")
     parts.append(
         f"Besides, `{BUILD_INFO}` (labels `version`, `python`) and the usual `process_*` families.\n"
     )

@@ -21,7 +21,7 @@ from tracker.core.snapshot import Snapshot
 from tracker.exporter import Exporter
 from tracker.families import Page
 from tracker.interfaces import Clock
-from tracker.serve import Request, Response, takes_gzip
+from tracker.serve import Request, Response, takes_gzip, takes_gzip
 from tracker.vitals import Vitals
 
 DEAD_AFTER_S: Final = 120.0
@@ -56,6 +56,10 @@ class Pages(Protocol):
 
     def index(self, shown: Sequence[Shown]) -> str:
         """Return the page of several runs, as HTML; `run_path` tells where each one's page is."""
+        ...
+
+    def report(self, run: str) -> tuple[str, bytes] | None:
+        """Return file name and content of the latest printed report of a run; None where there is none."""
         ...
 
 
@@ -132,8 +136,10 @@ class Answers:
     # -- the answers ---------------------------------------------------------------------------------
 
     def _metrics(self, request: Request) -> Response:
-        body, content_type = self._exporter.render(request.headers.get("accept", ""))
-        return Response(body=body, content_type=content_type)
+        packed = takes_gzip(request.headers)
+        body, content_type = self._exporter.render(request.headers.get("accept", ""), packed=packed)
+        headers = {"Content-Encoding": "gzip"} if packed else {}
+        return Response(body=body, content_type=content_type, headers=headers)
 
     def _healthz(self, request: Request) -> Response:
         silent_s = self._clock.monotonic_s() - self._beat_s
@@ -185,6 +191,20 @@ class Answers:
             headers["Content-Encoding"] = "gzip"
             return Response(body=kept.packed, content_type=HTML, headers=headers)
         return Response(body=kept.page.encode("utf-8", "replace"), content_type=HTML, headers=headers)
+
+    def _report(self, request: Request) -> Response:
+        return self._asked(request, self._printed)
+
+    def _printed(self, shown: Shown) -> Response:
+        try:
+            found = self._pages.report(shown.run)
+        except OSError as error:
+            return Response(status=503, body=f"The report cannot be read: {error.strerror}.\n".encode())
+        if found is None:
+            return Response(status=404, body=b"There is no printed report of this run yet.\n")
+        name, body = found
+        headers = {"Content-Disposition": f'inline; filename="{name}"', "Content-Encoding": "identity"}
+        return Response(body=body, content_type="application/pdf", headers=headers)
 
     def _list(self, request: Request) -> Response:
         runs = [
@@ -281,6 +301,7 @@ def _json(document: Any) -> bytes:
 
 _ROUTES: Final[dict[str, Callable[[Answers, Request], Response]]] = {
     "/": Answers._front,
+    "/report.pdf": Answers._report,
     "/metrics": Answers._metrics,
     "/healthz": Answers._healthz,
     "/readyz": Answers._readyz,

@@ -38,8 +38,12 @@ if TYPE_CHECKING:
     from tracker.ingest import IngestHealth, Progress
     from tracker.ingest.plan import Detect
     from tracker.member import Edges
+    from tracker.serve import Server
+    from tracker.sidecar import Sidecar
     from tracker.trial import Trial
+    from tracker.webconfig import WebConfig
     from tracker.work import OpenWork
+    from tracker.workings import Workings
 
 
 @cache
@@ -107,10 +111,13 @@ def ingest_once(
         return work.health()
 
 
-def run_sidecar(places: Sequence[str], *, listen: Listen | None = None) -> None:
+def run_sidecar(
+    places: Sequence[str], *, listen: Listen | None = None, web_config: Path | None = None
+) -> None:
     """Follow, serve and schedule until SIGTERM or SIGINT: every run that the places mean.
 
-    A place is a config file, a folder of them or a pattern; SIGHUP reads them again.
+    A place is a config file, a folder of them or a pattern; SIGHUP reads them again. `listen` and
+    `web_config`, where given, count instead of what the configs say.
     """
     import signal
 
@@ -128,19 +135,25 @@ def run_sidecar(places: Sequence[str], *, listen: Listen | None = None) -> None:
 
     configs = Configs(places, load_to_follow)
     configs.load()
-    serve = where_to_serve(configs.loaded, listen=listen)
+    serve = where_to_serve(configs.loaded, listen=listen, web_config=web_config)
     set_up()
     limits = [config.limits for config in configs.loaded]
     stand_back(nice=max(one.nice for one in limits), oom_score_adj=max(one.oom_score_adj for one in limits))
     clock, gate = SystemClock(), Gate()
-    answers = Answers(Exporter(version=__version__), HtmlPages(__version__), clock=clock)
+    web = _web_config(serve.web_config, clock)
+    exporter = Exporter(
+        version=__version__, clock=clock, workings=lambda: _workings(sidecar, server, web)
+    )  # asked at a scrape, when all of them are there
+    pages = HtmlPages(__version__)
+    answers = Answers(exporter, pages, clock=clock)
+    server = Server(serve.listen, answers, clock=clock, security=web)
     sidecar = Sidecar(
         configs,
         clock=clock,
         gate=gate,
         answers=answers,
-        server=Server(serve.listen, answers, clock=clock),
-        edges=lambda config: edges_of(config, clock=clock, gate=gate),
+        server=server,
+        edges=lambda config: edges_of(config, clock=clock, gate=gate, pages=pages),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: clock.stop())
@@ -148,17 +161,52 @@ def run_sidecar(places: Sequence[str], *, listen: Listen | None = None) -> None:
     sidecar.run()
 
 
-def edges_of(config: Config, *, clock: SystemClock, gate: Gate) -> Edges:
+def _web_config(path: Path | None, clock: Clock) -> WebConfig | None:
+    if path is None:
+        return None
+    from tracker.webconfig import WebConfig
+
+    return WebConfig(path, clock=clock)
+
+
+def _workings(sidecar: Sidecar, server: Server, web: WebConfig | None) -> Workings:
+    from tracker.workings import Workings
+
+    answers, refused = server.counts()
+    return Workings(
+        runs=sidecar.runs,
+        configs_ok=sidecar.configs_ok,
+        configs_read_us=sidecar.configs_read_us,
+        web_config_ok=not web.problem if web is not None else None,
+        web_config_read_us=web.loaded_us if web is not None else None,
+        answers=answers,
+        refused=refused,
+        logins_failed=web.logins_failed if web is not None else {},
+    )
+
+
+def edges_of(config: Config, *, clock: SystemClock, gate: Gate, pages: HtmlPages) -> Edges:
     """Return what one run of the sidecar needs of the world; a part that goes on beside it is added here."""
+    from tracker.beside import Past
     from tracker.member import Edges
     from tracker.outlook import Outlook
+    from tracker.pages import About
     from tracker.post.errands import Errands
 
+    past, report = Past(config.path, clock=clock, gate=gate), config.report
+    pages.tell(
+        config.settings.run,
+        About(
+            zone=config.zone if report is None else report.zone,
+            reports=None if report is None else report.directory,
+            past=past,
+        ),
+    )
     sends = config.report is not None or bool(config.webhooks)
     return Edges(
         open_work=lambda: open_work(config, clock),
         outlook=Outlook(config.path, clock=clock),
-        parts=(Errands(config, clock=clock, gate=gate),) if sends else (),
+        parts=(*((Errands(config, clock=clock, gate=gate),) if sends else ()), past),
     )
 
 

@@ -10,13 +10,14 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from tracker.config import Config, ConfigError, Listen, Serve
 from tracker.core.errors import TrackerError, shown
 
 _MAGIC: Final = "*?["
 Load = Callable[[Path], Config]
+Value = TypeVar("Value")
 
 
 class NoConfigs(TrackerError):
@@ -58,6 +59,11 @@ class Configs:
     def loaded(self) -> tuple[Config, ...]:
         """The configs that count now."""
         return tuple(self._known.values())
+
+    @property
+    def refused(self) -> frozenset[Path]:
+        """The files that say something now that was not taken."""
+        return frozenset(self._refused)
 
     @property
     def may_change(self) -> bool:
@@ -132,24 +138,35 @@ def files_of(place: str) -> list[Path]:
     return [Path(path).absolute() for path in sorted(found) if os.path.isfile(path)]
 
 
-def where_to_serve(configs: Iterable[Config], *, listen: Listen | None = None) -> Serve:
+def where_to_serve(
+    configs: Iterable[Config], *, listen: Listen | None = None, web_config: Path | None = None
+) -> Serve:
     """Return how one server for all of them serves; raises Clash where they do not agree.
 
-    `listen`, where it is given, counts for all. A config that says nothing agrees with any other.
+    What is given here counts for all. A config that says nothing agrees with any other.
     """
-    silent = Serve()
+    configs, silent = tuple(configs), Serve()
+    return Serve(
+        listen=listen or _agreed(configs, "listen", silent.listen),
+        web_config=web_config or _agreed(configs, "web_config", silent.web_config),
+    )
+
+
+def _agreed(configs: Iterable[Config], name: str, silent: Value) -> Value:
+    """Return what the configs that say something say of one key of [serve]."""
     first: Config | None = None
-    for config in configs if listen is None else ():
-        said = config.serve.listen
-        if said == silent.listen:
+    for config in configs:
+        said = getattr(config.serve, name)
+        if said == silent:
             continue
-        if first is not None and first.serve.listen != said:
+        if first is not None and getattr(first.serve, name) != said:
+            before, now = shown(str(getattr(first.serve, name))), shown(str(said))
             raise Clash(
-                f"serve.listen = {str(first.serve.listen)!r} in {first.path}, and {str(said)!r} in "
-                f"{config.path}: one process listens in one place. Let them agree, or give --listen"
+                f"serve.{name} = {before} in {first.path}, and {now} in {config.path}: one process has one "
+                f"server. Let them agree, or give --{name.replace('_', '-')}"
             )
         first = config
-    return Serve(listen=listen or (first.serve.listen if first is not None else silent.listen))
+    return silent if first is None else getattr(first.serve, name)
 
 
 def _clashes(config: Config, others: Iterable[Config]) -> Iterable[str]:

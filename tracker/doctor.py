@@ -62,6 +62,7 @@ def look(config: Config, *, clock: Clock, recognise: Recognise) -> Iterator[Find
         yield from (Finding(level, about, text) for level, text in found)
     yield from _store(config, clock, looked_at)
     yield from _port(config, clock)
+    yield from _web(config)
     yield from _report(config)
 
 
@@ -260,6 +261,27 @@ def _port(config: Config, clock: Clock) -> Iterator[Finding]:
         return
     probe.stop()
     yield Finding("ok", "port", f"{listen} is free")
+
+
+def _web(config: Config) -> Iterator[Finding]:
+    path, listen = config.serve.web_config, config.serve.listen
+    if path is None:
+        return
+    from tracker import webconfig
+
+    try:
+        found = webconfig.load(path)
+    except webconfig.WebConfigError as error:
+        yield Finding("wrong", "web config", str(error))
+        return
+    tls, logins = ("TLS" if found.tls else "no TLS"), f"{len(found.users)} logins"
+    yield Finding("ok", "web config", f"{path} is valid: {tls}, {logins}")
+    exposure = listen.exposure(tls=found.tls is not None, login=bool(found.users))
+    if exposure:
+        yield Finding("note", "web config", f"serve.listen = {exposure}")
+    for private in (path, *((found.tls.key_file,) if found.tls is not None else ())):
+        if private.stat().st_mode & stat.S_IROTH:
+            yield Finding("note", "web config", f"{private} can be read by everybody here: chmod o-r it")
 
 
 def _report(config: Config) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 
 Edge. One request a connection, one thread a request, and no more threads than `MOST_CONNECTIONS`. A
 client that never speaks, speaks too slowly or never reads is cut off after `DEADLINE_S`, and costs
-nobody else anything.
+nobody else anything: when all places are taken, who has most of them loses the oldest one that waits.
+TLS and logins are somebody else's (`Security`); the handshake is part of the request's own thread and time.
 """
 
 from __future__ import annotations
@@ -13,22 +14,29 @@ import errno
 import gzip
 import ipaddress
 import logging
+import re
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from tracker.config.kinds import Listen
 from tracker.core.errors import TrackerError
 from tracker.interfaces import Clock
 
-MOST_CONNECTIONS: Final = 64
+MOST_CONNECTIONS: Final = 128
 LARGEST_REQUEST: Final = 16 << 10
 """Bytes of request line and headers."""
 DEADLINE_S: Final = 10.0
 """From the first byte awaited to the last byte sent."""
+HANDSHAKE_S: Final = 5.0
+CUT_AFTER_S: Final = 1.0
+"""How old a connection that waits must be to be cut off for another one."""
+_BLOCK: Final = 1 << 16
 _WORTH_PACKING: Final = 1 << 10
 _ALWAYS: Final = {
     "Cache-Control": "no-store",
@@ -41,6 +49,10 @@ _ALWAYS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+_MANY: Final = 8
+"""An address with more connections than this may also lose one that is being answered."""
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _log = logging.getLogger(__name__)
 
 
@@ -70,6 +82,8 @@ class Request:
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     """By lower-case name."""
+    address: str = ""
+    """IP address of who asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +99,52 @@ class Response:
 Answer = Callable[[Request], Response]
 
 
+class Security(Protocol):
+    """Who may speak to the server, and how; `tracker/webconfig.py` reads it from a file."""
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        ...
+
+    @property
+    def has_users(self) -> bool:
+        """Whether a name and password are asked for."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers that every answer gets."""
+        ...
+
+    def wrap(self, connection: socket.socket) -> socket.socket:
+        """Return what to speak over, before any handshake; the connection given is used up."""
+        ...
+
+    def admit(self, request: Request) -> Response | None:
+        """Return None for a request that may come in, else what it gets instead."""
+        ...
+
+
+class _Caller:
+    """One connection while it is open."""
+
+    __slots__ = ("address", "connection", "since_s", "waiting")
+
+    def __init__(self, connection: socket.socket, address: str, since_s: float) -> None:
+        self.connection = connection
+        self.address = address
+        self.since_s = since_s
+        self.waiting = True
+        """Whether its request is still awaited."""
+
+    def cut(self) -> None:
+        """End it from another thread: whoever reads or writes it gets an error or the end."""
+        with contextlib.suppress(OSError):
+            # Not the method of an encrypted socket: that takes its state away under the reader's feet.
+            socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
+
+
 class Server:
     """Listens until stopped. `answer` is called from many threads at once and must not block long."""
 
@@ -94,21 +154,26 @@ class Server:
         answer: Answer,
         *,
         clock: Clock,
+        security: Security | None = None,
         deadline_s: float = DEADLINE_S,
         most_connections: int = MOST_CONNECTIONS,
     ) -> None:
+        """Listen, but answer only after `start`. Raises ListenError."""
         self._answer = answer
         self._clock = clock
+        self._security = security
         self._deadline_s = deadline_s
         self._slots = threading.BoundedSemaphore(most_connections)
-        self._open: set[socket.socket] = set()
+        self._callers: set[_Caller] = set()
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._answers: Counter[int] = Counter()
+        self._refused: Counter[str] = Counter()
         self._socket = _bind(listen)
         host, port = self._socket.getsockname()[:2]
         self.listen: Final = Listen(host, port)
         """Where it listens in fact."""
-        self.tls: Final = False
+        self.tls: Final = security is not None and security.tls
         """Whether it speaks TLS only."""
         self._only_local = self.listen.is_loopback
         self._thread = threading.Thread(target=self._accept, name="http", daemon=True)
@@ -117,6 +182,17 @@ class Server:
     def url(self) -> str:
         """Where its first page is."""
         return f"{'https' if self.tls else 'http'}://{self.listen}/"
+
+    @property
+    def exposure(self) -> str:
+        """What is to be said of where it listens; empty where nothing is."""
+        login = self._security is not None and self._security.has_users
+        return self.listen.exposure(tls=self.tls, login=login)
+
+    def counts(self) -> tuple[dict[int, int], dict[str, int]]:
+        """Return how many answers were sent, by status, and how many connections got none, by reason."""
+        with self._lock:
+            return dict(self._answers), dict(self._refused)
 
     def start(self) -> None:
         """Begin to answer."""
@@ -131,66 +207,120 @@ class Server:
             self._thread.join(1.0)
         self._socket.close()
         until = self._clock.monotonic_s() + 0.5
-        while self._open and self._clock.monotonic_s() < until:
+        while self._callers and self._clock.monotonic_s() < until:
             threading.Event().wait(0.02)
         with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+            for caller in self._callers:
+                caller.cut()
+
+    # -- places --------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         while not self._closing.is_set():
             try:
-                connection, _ = self._socket.accept()
+                connection, peer = self._socket.accept()
             except OSError as error:
                 if self._closing.is_set():
                     return
                 if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
                     self._closing.wait(0.1)  # a moment later there may be a handle again
                 continue
-            if not self._slots.acquire(blocking=False):
-                _refuse(connection)
+            if not self._slots.acquire(blocking=False) and not self._make_room():
+                self._count_refused("busy")
+                _refuse(connection, plainly=not self.tls)
                 continue
+            caller = _Caller(connection, str(peer[0]), self._clock.monotonic_s())
             with self._lock:
-                self._open.add(connection)
+                self._callers.add(caller)
             try:
-                threading.Thread(
-                    target=self._serve, args=(connection,), name="http-answer", daemon=True
-                ).start()
+                threading.Thread(target=self._serve, args=(caller,), name="http-answer", daemon=True).start()
             except RuntimeError:  # no thread to be had
-                self._release(connection)
+                self._release(caller)
 
-    def _serve(self, connection: socket.socket) -> None:
-        try:
-            self._converse(connection)
-        except (OSError, ValueError):
-            pass  # the client went away, or took too long
-        finally:
-            self._release(connection)
-
-    def _release(self, connection: socket.socket) -> None:
+    def _make_room(self) -> bool:
+        """Cut off who waits longest among those of the address with most connections; take its place."""
+        now_s = self._clock.monotonic_s()
         with self._lock:
-            self._open.discard(connection)
-        connection.close()
+            of = Counter(caller.address for caller in self._callers)
+            old = [
+                caller
+                for caller in self._callers
+                if now_s - caller.since_s >= CUT_AFTER_S and (caller.waiting or of[caller.address] > _MANY)
+            ]
+            if old:
+                max(old, key=lambda one: (one.waiting, of[one.address], now_s - one.since_s)).cut()
+        return bool(old) and self._slots.acquire(timeout=0.2)
+
+    def _release(self, caller: _Caller) -> None:
+        with self._lock:
+            self._callers.discard(caller)
+        caller.connection.close()
         self._slots.release()
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _count_refused(self, reason: str) -> None:
+        with self._lock:
+            self._refused[reason] += 1
+
+    # -- one request ---------------------------------------------------------------------------------
+
+    def _serve(self, caller: _Caller) -> None:
+        try:
+            self._converse(caller)
+        except TimeoutError:
+            self._count_refused("timeout")
+        except (OSError, ValueError):
+            pass  # the client went away
+        finally:
+            self._release(caller)
+
+    def _converse(self, caller: _Caller) -> None:
         until = self._clock.monotonic_s() + self._deadline_s
-        head = self._head(connection, until)
+        security = self._security
+        if security is not None:
+            caller.connection = security.wrap(caller.connection)
+            if self.tls and not self._shakes_hands(caller.connection):
+                return
+        head = self._head(caller.connection, until)
         if head is None:
             return
-        request = _parse(head)
+        caller.waiting = False
+        request = _parse(head, caller.address)
         response = request if isinstance(request, Response) else self._respond(request)
         is_head = isinstance(request, Request) and request.method == "HEAD"
-        headers = request.headers if isinstance(request, Request) else {}
-        page = _encode(response, headers, is_head=is_head, now_us=self._clock.now_us())
-        connection.settimeout(max(until - self._clock.monotonic_s(), 0.001))
-        connection.sendall(page)
-        connection.shutdown(socket.SHUT_WR)
-        connection.settimeout(0.2)  # what the client still sends is taken, else its kernel drops our answer
-        for _ in range(64):
-            if not connection.recv(LARGEST_REQUEST):
+        asked = request.headers if isinstance(request, Request) else {}
+        page = _encode(
+            response, asked, is_head=is_head, now_us=self._clock.now_us(),
+            more=security.headers if security is not None else {},
+        )  # fmt: skip
+        self._send(caller.connection, page, until)
+        with self._lock:
+            self._answers[response.status] += 1
+        caller.connection.settimeout(0.2)
+        if self.tls:
+            caller.connection.unwrap()  # type: ignore[attr-defined]  # says that this was all of it
+        caller.connection.shutdown(socket.SHUT_WR)
+        for _ in range(64):  # what the client still sends is taken, else its kernel drops our answer
+            if not caller.connection.recv(LARGEST_REQUEST):
                 return
+
+    def _shakes_hands(self, connection: socket.socket) -> bool:
+        connection.settimeout(min(self._deadline_s, HANDSHAKE_S))
+        try:
+            connection.do_handshake()  # type: ignore[attr-defined]
+        except (OSError, ValueError):
+            self._count_refused("handshake")
+            return False
+        return True
+
+    def _send(self, connection: socket.socket, page: bytes, until: float) -> None:
+        """Send a page before a moment; not `sendall`, whose time starts anew with each block over TLS."""
+        left = memoryview(page)
+        while left:
+            left_s = until - self._clock.monotonic_s()
+            if left_s <= 0:
+                raise TimeoutError
+            connection.settimeout(left_s)
+            left = left[connection.send(left[:_BLOCK]) :]
 
     def _head(self, connection: socket.socket, until: float) -> bytes | None:
         """Return request line and headers; None where the client left; too much gives what was read."""
@@ -198,7 +328,7 @@ class Server:
         while b"\r\n\r\n" not in head and b"\n\n" not in head and len(head) <= LARGEST_REQUEST:
             left_s = until - self._clock.monotonic_s()
             if left_s <= 0:
-                return None
+                raise TimeoutError
             connection.settimeout(left_s)
             more = connection.recv(4096)
             if not more:
@@ -214,12 +344,10 @@ class Server:
                 b"A proxy in front of it must set the Host header to the address it connects to.\n",
             )
         try:
-            return self._answer(request)
+            instead = self._security.admit(request) if self._security is not None else None
+            return self._answer(request) if instead is None else instead
         except Exception:
             _log.exception("no answer for %s", request.path[:200])
-            if request.path.startswith("/api/"):
-                failed = b'{"error": "the tracker failed to answer; its log says why"}\n'
-                return Response(status=500, body=failed, content_type="application/json")
             return Response(status=500, body=b"The tracker failed to answer; its log says why.\n")
 
 
@@ -240,7 +368,7 @@ def _bind(listen: Listen) -> socket.socket:
     return listener
 
 
-def _parse(head: bytes) -> Request | Response:
+def _parse(head: bytes, address: str = "") -> Request | Response:
     """Return the request, or the answer to one that cannot be read."""
     end = min((i for i in (head.find(b"\r\n\r\n"), head.find(b"\n\n")) if i >= 0), default=-1)
     if end < 0 or end > LARGEST_REQUEST:
@@ -257,20 +385,28 @@ def _parse(head: bytes) -> Request | Response:
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
+        if not colon or not _TOKEN.fullmatch(name) or _CONTROL.search(value):
             return Response(status=400, body=b"A header is malformed.\n")
         key = name.lower()
         headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
     path, _, query = target.partition("?")
-    return Request(method=method, path=path, query=query, headers=headers)
+    return Request(method=method, path=path, query=query, headers=headers, address=address)
 
 
-def _encode(response: Response, asked: Mapping[str, str], *, is_head: bool, now_us: int) -> bytes:
+def _encode(
+    response: Response,
+    asked: Mapping[str, str],
+    *,
+    is_head: bool,
+    now_us: int,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
     body = response.body
     headers = dict(_ALWAYS)
     headers["Content-Type"] = response.content_type
     headers["Date"] = f"{dt.datetime.fromtimestamp(now_us / 1e6, dt.UTC):%a, %d %b %Y %H:%M:%S GMT}"
     headers["Vary"] = "Accept, Accept-Encoding"
+    headers.update(more)
     headers.update(response.headers)
     if len(body) >= _WORTH_PACKING and "Content-Encoding" not in headers and takes_gzip(asked):
         body = gzip.compress(body, compresslevel=5, mtime=0)
@@ -294,12 +430,12 @@ def takes_gzip(headers: Mapping[str, str]) -> bool:
     >>> takes_gzip({"accept-encoding": "deflate, gzip;q=0.5"}), takes_gzip({"accept-encoding": "gzip;q=0"})
     (True, False)
     """
+    weights: dict[str, str] = {}
     for offer in headers.get("accept-encoding", "").split(","):
         name, _, weight = offer.strip().partition(";")
-        if name.strip() in {"gzip", "*"}:
-            value = weight.strip().removeprefix("q=").strip()
-            return value not in {"0", "0.0", "0.00", "0.000"}
-    return False
+        weights[name.strip().lower()] = weight.strip().removeprefix("q=").strip()
+    weight = weights.get("gzip", weights.get("*", "0"))
+    return weight not in {"0", "0.", "0.0", "0.00", "0.000"}
 
 
 def _is_local(host: str) -> bool:
@@ -315,11 +451,12 @@ def _is_local(host: str) -> bool:
     return True
 
 
-def _refuse(connection: socket.socket) -> None:
+def _refuse(connection: socket.socket, *, plainly: bool) -> None:
     with contextlib.suppress(OSError):
-        connection.settimeout(0.05)
-        connection.sendall(
-            b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
-            b"Retry-After: 1\r\nContent-Length: 0\r\n\r\n"
-        )
+        if plainly:  # a TLS client could not read it
+            connection.settimeout(0.05)
+            connection.sendall(
+                b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
+                b"Retry-After: 1\r\nContent-Length: 0\r\n\r\n"
+            )
     connection.close()

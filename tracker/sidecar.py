@@ -74,19 +74,29 @@ class Sidecar:
         self._own_jobs.every("configs", _CONFIGS_S, self._look_for_configs)
         self._members: list[Member] = []
         self._reload = False
+        self.configs_ok = True
+        """Whether the last reading of the configs took all of them."""
+        self.configs_read_us = clock.now_us()
+        """When all of them were last taken."""
 
     def reload(self) -> None:
         """Read the configs again as soon as the loop comes to it. May be called from a signal handler."""
         self._reload = True
         self._clock.wake()
 
+    @property
+    def runs(self) -> int:
+        """How many runs are followed."""
+        return len(self._members)
+
     def run(self) -> None:
         """Serve and follow until told to stop. Raises what makes a start impossible."""
         self._server.start()
         try:
             _log.info("listening on %s", self._server.url)
-            if not self._server.listen.is_loopback:
-                _log.warning("listening on %s", self._server.listen.exposure)
+            exposure = self._server.exposure
+            if exposure:
+                _log.warning("listening on %s", exposure)
             for config in self._configs.loaded:
                 self._add(config)
             if len(self._members) == 1:
@@ -167,6 +177,9 @@ class Sidecar:
     def _read_configs(self, *, read_again: bool) -> None:
         """Take in the runs whose config came or changed; let those go, later, whose config is gone."""
         found = self._configs.look(read_again=read_again)
+        self.configs_ok = not self._configs.refused
+        if self.configs_ok:
+            self.configs_read_us = self._clock.now_us()
         for problem in found.problems:
             _log.warning("a config was not taken, what was before still counts: %s", problem)
         for path in found.gone:

@@ -6,6 +6,7 @@ Edge.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
@@ -23,9 +24,21 @@ from tracker.cli._options import find_config
     "Default: $TRACKER_CONFIG, else ./run.toml or ./tracker.toml.",
 )
 @click.option("--listen", metavar="HOST:PORT", help="Listen there instead of where [serve] says.")
+@click.option(
+    "--web-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="TLS and logins, in the form of the exporters' --web.config.file, instead of what [serve] says.",
+)
 @click.argument("more", nargs=-1, metavar="[FILE]...")
 @click.pass_context
-def run(ctx: click.Context, configs: tuple[str, ...], listen: str | None, more: tuple[str, ...]) -> None:
+def run(
+    ctx: click.Context,
+    configs: tuple[str, ...],
+    listen: str | None,
+    web_config: Path | None,
+    more: tuple[str, ...],
+) -> None:
     """Follow the logs, serve the metrics: the sidecar.
 
     For one run, or for many in one process. Reads what is new, keeps the numbers fresh, and serves
@@ -38,7 +51,7 @@ def run(ctx: click.Context, configs: tuple[str, ...], listen: str | None, more: 
     Examples:
       tracker run --config run.toml
       tracker run --config run.toml --listen 127.0.0.1:0
-      tracker run -c 'runs/*.toml'
+      tracker run -c 'runs/*.toml' --listen 0.0.0.0:9109 --web-config web.yml
     """
     places = [*configs, *more]
     for place in places:
@@ -57,4 +70,4 @@ def run(ctx: click.Context, configs: tuple[str, ...], listen: str | None, more: 
             where = LISTEN.read("--listen", listen)
         except InvalidValue as error:
             raise click.UsageError(str(error)) from None
-    app.run_sidecar(places or [str(find_config(ctx, None))], listen=where)
+    app.run_sidecar(places or [str(find_config(ctx, None))], listen=where, web_config=web_config)

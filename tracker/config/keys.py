@@ -246,11 +246,13 @@ STORE: Final = Section(
 
 SERVE: Final = Section(
     name="serve",
-    doc="The HTTP server of `tracker run`. It has neither TLS nor a login yet: leave it on this machine, or "
-    "put a proxy in front.",
+    doc="The HTTP server of `tracker run`. Without a web config it has neither TLS nor a login: leave it on "
+    "this machine then. See [serving](serving.md).",
     keys=(
         Key("listen", kinds.LISTEN, "Address and port; port 0 takes a free one.", "127.0.0.1:9109",
             '"127.0.0.1:9109"'),
+        Key("web_config", kinds.PATH, "A file with TLS, logins and headers, in the form of the Prometheus "
+            "exporters' `--web.config.file`; read again when it changes.", "no TLS, no login", '"web.yml"'),
         Key("linger_s", kinds.LINGER, "Seconds that a finished run stays in /metrics.", "3600", "3600"),
     ),
 )  # fmt: skip

@@ -59,15 +59,17 @@ class Listen:
         """Whether only this machine can reach it."""
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
-    @property
-    def exposure(self) -> str:
-        """What is to be said of an address that other machines can reach; empty for a loopback one."""
-        if self.is_loopback:
+    def exposure(self, *, tls: bool = False, login: bool = False) -> str:
+        """Return what is to be said of an address that other machines can reach; empty for a safe one."""
+        lacks = " or ".join(
+            word for word, there in (("encryption (TLS)", tls), ("password", login)) if not there
+        )
+        if self.is_loopback or not lacks:
             return ""
         return (
-            f"{shown(str(self))}: other machines can read this run's numbers and the log lines shown with "
-            "them, without encryption or password: this version has neither TLS nor a login. 127.0.0.1 keeps "
-            "them on this machine; a proxy in front of that can add both"
+            f"{shown(str(self))}: other machines can read the runs' numbers, and the log lines shown with "
+            f"them, without {lacks}. Set serve.web_config to a web config file with tls_server_config and "
+            "basic_auth_users (docs/serving.md), or listen on 127.0.0.1"
         )
 
     def __str__(self) -> str:

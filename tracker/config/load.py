@@ -123,7 +123,7 @@ class _Loader:
             sources=sources,
             poll_s=ingest.get("poll_s", 1.0),
             store=self.resolve(store.get("path", "tracker.db")),
-            serve=Serve(**serve),
+            serve=Serve(**{**serve, "web_config": self.file(serve, "web_config")}),
             limits=Limits(**limits),
             report=report,
             webhooks=webhooks,
@@ -412,8 +412,8 @@ class _Loader:
         if reservation and run.get("billing", "attempt") != "reservation":
             self.warnings.append('[reservation] is not used: run.billing is "attempt", not "reservation"')
         listen = serve.get("listen")
-        if listen is not None and not listen.is_loopback:
-            self.warnings.append(f"serve.listen = {listen.exposure}")
+        if listen is not None and listen.exposure() and "web_config" not in serve:
+            self.warnings.append(f"serve.listen = {listen.exposure()}")
 
     def us(self, moment: dt.datetime | None) -> int | None:
         return to_us(in_zone(moment, self.zone)) if moment is not None else None

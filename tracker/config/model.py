@@ -44,6 +44,8 @@ class Serve:
 
     listen: Listen = field(default=Listen("127.0.0.1", 9109))
     linger_s: float = 3600.0
+    web_config: Path | None = None
+    """A web config file: TLS, logins, headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
