@@ -195,6 +195,9 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
         words=tuple(words),
         grid="both",
     )
+    said = ["Tokens in the model"]
+    said += ["dashed: the plan's straight line"] if words else []
+    said += ["shaded: 80 % of outcomes on the way to the target"] if bands else []
     alt = f"Tokens in the model: {scaled(done)} on {when.time(points[-1][0])}"
     if plan is not None and plan.tokens_due is not None:
         alt += f"; {scaled(plan.tokens_due)} were due by the plan"
@@ -203,8 +206,7 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
     return Figure(
         name="tokens",
         alt=alt + ".",
-        caption="Tokens in the model, the plan's straight line"
-        + (", and the 80 % range of the way to the target." if bands else "."),
+        caption="; ".join(said) + ".",
         drawing=Drawing(panels=(panel,), height_ratio=0.54),
     )
 

@@ -32,7 +32,7 @@ from tracker.core.run_money import Loss
 _STOPS: Final = 8
 _CAUSES: Final = 6
 _CHANGES: Final = 6
-_WARNINGS: Final = 6
+_WARNINGS: Final = 4
 _EVIDENCE: Final = 70
 _MEANING: Final = {
     "productive": "work that is in the model",

@@ -151,7 +151,7 @@ def length(days: float) -> str:
         return many(round(size), "day", "days")
     if size >= 0.97:
         text = f"{size:.1f}"
-        return "one day" if text == "1.0" else f"{text.removesuffix('.0')} days"
+        return many(round(size), "day", "days") if text.endswith(".0") else f"{text} days"
     if size >= 1 / 24:
         return many(round(size * 24), "hour", "hours")
     return many(max(1, round(size * 1440)), "minute", "minutes")
@@ -263,6 +263,8 @@ def _lead(daily: Daily, when: Dates) -> tuple[str, Tone]:
         ended = None if last is None else last.at_us
         return f"down since {when.time(ended)}{by}" if ended is not None else "down", "problem"
     if s.state == "starting":
+        if len(s.attempts) > 1:
+            return f"attempt {len(s.attempts)} is starting", _tone(daily)
         return "starting: no attempt is at a step yet", "plain"
     return "", _tone(daily)
 

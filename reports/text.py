@@ -27,7 +27,7 @@ def _lines(page: Page) -> Iterator[str]:
     title = _one_line(page.title)
     yield title
     yield "=" * min(len(title), WIDTH)
-    yield f"as of {page.as_of}" + (f"; changes since {page.compared}" if page.compared else "")
+    yield _one_line(f"as of {page.as_of}" + (f"; changes since {page.compared}" if page.compared else ""))
     if page.subtitle:
         yield _one_line(page.subtitle)
     yield ""

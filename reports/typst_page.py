@@ -26,6 +26,8 @@ _TALL: Final = 0.5
 """Figures taller than this share of their width stand two in a row."""
 _NARROW: Final = 88
 _WIDE_CELL: Final = 26
+_LONG_CELL: Final = 56
+"""Rows with such a cell take two lines: their table may go on on the next page."""
 _TOGETHER: Final = re.compile(r"(?<=\d) (?=(?:%|h|min|s|days?|hours?|points|MWh|GPU|TFLOP/s|[A-Z]{3})\b|%)")
 _MISSING: Final = "\N{WHITE SQUARE}"
 
@@ -164,6 +166,7 @@ def _table(table: Table) -> dict[str, Any]:
         "headings": [heading.removeprefix(">") for heading in table.headings],
         "right": right,
         "columns": [1 if size > _WIDE_CELL else 0 for size in longest],
+        "breaks": max(longest, default=0) > _LONG_CELL,
         "rows": [list(row) for row in table.rows],
         "foot": list(table.foot) if table.foot is not None else None,
         "notes": list(table.notes),

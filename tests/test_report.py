@@ -1,0 +1,309 @@
+"""The daily report as a page and as text: what it says in which state, in numbers of the core."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from reports.daily import daily_page
+from reports.daily_words import CAUSES, dates
+from reports.page import (
+    Block,
+    Figure,
+    Heading,
+    KeyFigures,
+    Notes,
+    Page,
+    Paragraph,
+    Section,
+    Words,
+)
+from reports.tables import Table
+from reports.text import WIDTH, text_of
+from tests.core.run_story import planned, story
+from tests.report_states import GOLDEN, STATES, daily_in, page_in
+from tracker.core import records
+from tracker.core.daily import Health, daily, history_moments
+from tracker.core.ledger import BUCKETS
+from tracker.core.snapshot import Snapshot
+from tracker.core.strip import strip
+
+NAMES = [state.name for state in STATES]
+EVIL = '<script>alert(1)</script> {{x}} #panic("y") $z$ \\n \x1b[31m \u202e\u2066 \'q\' "r" ' + "A" * 10_000
+
+
+# -- the states -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_text_of_each_state_is_the_golden_one(name: str) -> None:
+    """Renew by `python -m tests.report_states`, and read what changed."""
+    assert text_of(page_in(name)) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "said", "tone"),
+    [
+        ("first-hour", "Too early to be sure", "plain"),
+        ("on-plan", "on plan", "good"),
+        ("behind-plan", "late; goodput fell from", "problem"),
+        ("stalled", "Stalled since", "problem"),
+        ("rolled-back", "a rollback by hand that threw away 5,000 steps", "warning"),
+        ("finished", "Finished on 10 January", "good"),
+        ("no-plan", "No plan, so no finish is forecast", "plain"),
+        ("moe-fp8", "Finishes", "warning"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_the_verdict_says_what_matters_in_each_state(name: str, said: str, tone: str) -> None:
+    page = page_in(name)
+
+    assert said in page.verdict
+    assert page.tone == tone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_no_figure_is_empty_axes(name: str) -> None:
+    """Each figure has something drawn inside its axes, and words for who cannot see it."""
+    for figure in page_in(name).figures():
+        assert len(figure.alt) > 20
+        for panel in figure.drawing.panels:
+            assert panel.x.high > panel.x.low
+            assert panel.y.high > panel.y.low
+            assert panel.lines or panel.bars
+            for line in panel.lines:
+                assert all(panel.y.low <= y <= panel.y.high for _, y in line.points)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_last_day_is_the_exact_difference_of_two_ledgers(name: str) -> None:
+    made = daily_in(name)
+    if made.day is None:
+        pytest.skip("younger than a day")
+    now, before = made.snapshot.gpu_us, made.before.gpu_us if made.before is not None else None
+    assert now is not None
+    assert before is not None
+
+    assert dict(made.day.gpu_us) == {key: now[key] - before[key] for key in ("allocated", *BUCKETS)}
+    assert sum(made.day.gpu_us[key] for key in BUCKETS) == made.day.gpu_us["allocated"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["behind-plan", "finished"])
+def test_only_forecasts_of_earlier_moments_are_history(name: str) -> None:
+    made = daily_in(name)
+
+    assert made.history
+    assert all(f.as_of_us < made.snapshot.as_of_us for f in made.history)
+
+
+@pytest.mark.slow
+def test_the_variance_table_sums() -> None:
+    """The parts shown come to the foot, as rounded."""
+    table = next(t for t in tables(page_in("behind-plan")) if t.title.startswith("Against the plan"))
+
+    def number(text: str) -> float:
+        return float(text.replace(",", "").replace("−", "-").replace("+", ""))
+
+    assert table.foot is not None
+    for column, within in ((1, 3.0), (2, 0.03)):
+        total = sum(number(row[column]) for row in table.rows)
+        assert total == pytest.approx(number(table.foot[column]), abs=within)
+
+
+@pytest.mark.slow
+def test_an_fp8_run_says_which_peak_its_mfu_is_of() -> None:
+    text = text_of(page_in("moe-fp8"))
+
+    assert "37B of 671B parameters active" in text
+    assert "It trains in fp8; the peak is that of bf16" in text
+
+
+# -- a small run, by hand ---------------------------------------------------------------------------
+
+
+def report(shot: Snapshot, **more: Any) -> Page:
+    return daily_page(daily(shot, **more))
+
+
+def blocks(page: Page) -> Iterator[Block]:
+    for section in page.sections:
+        yield from section.blocks
+
+
+def tables(page: Page) -> list[Table]:
+    return [block for block in blocks(page) if isinstance(block, Table)]
+
+
+def test_a_run_without_an_attempt_is_a_short_report() -> None:
+    page = report(Snapshot(run="x", as_of_us=1_767_600_000_000_000, state="waiting"))
+
+    assert page.verdict == "No attempt was seen yet; no plan, so no finish is forecast."
+    assert not list(page.figures())
+    assert [section.name for section in page.sections] == ["behind"]
+
+
+def test_a_section_without_data_is_left_out_or_one_sentence() -> None:
+    """Neither GPU count nor plan: words say so, no table of dashes."""
+    page = report(replace(story(), gpu_us=None, settings=None))
+
+    assert "GPU-hours are not known" in text_of(page)
+    assert all(table.rows for table in tables(page))
+
+
+def test_a_bare_snapshot_makes_a_report_without_a_forecast() -> None:
+    page = report(story())
+
+    assert page.verdict
+    assert page.compared == ""
+
+
+def test_the_ledger_table_sums_to_its_foot_in_hours() -> None:
+    table = next(t for t in tables(report(story())) if t.title == "GPU-hours")
+
+    assert table.foot is not None
+    hours = sum(float(row[1].replace(",", "")) for row in table.rows)
+    assert hours == pytest.approx(float(table.foot[1].replace(",", "")), abs=0.05)
+
+
+def test_the_time_line_tiles_each_attempt() -> None:
+    """Pieces of an attempt follow each other without gap or overlap, from its start to its end."""
+    shot = story()
+
+    for line in shot.attempts:
+        pieces = [piece for piece in strip(shot) if piece.attempt == line.number]
+        assert pieces[0].start_us == line.start_us
+        assert pieces[-1].end_us == (line.end_us if line.end_us is not None else shot.as_of_us)
+        assert all(a.end_us == b.start_us for a, b in pairwise(pieces))
+        lost = sum(piece.end_us - piece.start_us for piece in pieces if piece.what == "lost")
+        assert (lost > 0) == (line.wall_us["lost"] > 0)
+
+
+def test_health_is_told_with_its_rejects_and_problems() -> None:
+    text = text_of(
+        report(
+            story(),
+            health=Health(
+                files=3, rejects={"torn": 7}, unrecognised=("odd.log",), problems=("The disk is full.",)
+            ),
+        )
+    )
+
+    assert "Three files with records" in text
+    assert "7 lines could not be used (7 torn)" in text
+    assert "No collector reads one file: odd.log" in text
+    assert "! The disk is full." in text
+
+
+def test_dates_are_in_the_zone_of_the_report() -> None:
+    page = daily_page(daily(story()), zone=ZoneInfo("Asia/Tokyo"), zone_name="Asia/Tokyo")
+
+    assert page.as_of == "1 January 2026, 09:35 Asia/Tokyo"
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (dt.datetime(2026, 3, 14, 9, 20, tzinfo=dt.UTC), "14 March"),
+        (dt.datetime(2027, 1, 2, tzinfo=dt.UTC), "2 January 2027"),
+    ],
+    ids=["this year goes without saying", "another year is said"],
+)
+def test_a_day_is_written_as_people_say_it(at: dt.datetime, said: str) -> None:
+    when = dates(dt.UTC, "UTC", 1_767_225_600_000_000)
+
+    assert when.day(at.timestamp() * 1e6) == said
+
+
+def test_every_cause_has_a_name_for_people() -> None:
+    assert set(CAUSES) == set(records.CAUSES)
+
+
+@pytest.mark.parametrize("days", [0.01, 0.2, 1.0, 3.0, 20.0, 54.0, 400.0, 4000.0], ids="{} days".format)
+def test_history_is_at_most_fourteen_earlier_moments(days: float) -> None:
+    end = round(days * 86_400e6)
+    moments = history_moments(0, end)
+
+    assert len(moments) <= 14
+    assert all(0 < at < end for at in moments)
+    assert list(moments) == sorted(moments)
+
+
+# -- hostile text -----------------------------------------------------------------------------------
+
+
+def hostile_page() -> Page:
+    """A page with hostile text in every place that takes text."""
+    figure = Figure(
+        name="f", alt=EVIL, caption=EVIL,
+        drawing=replace(
+            next(page_of_story().figures()).drawing,
+            keys=(),
+        ),
+    )  # fmt: skip
+    panel = figure.drawing.panels[0]
+    figure = replace(
+        figure,
+        drawing=replace(
+            figure.drawing,
+            panels=(
+                replace(panel, title=EVIL[:60], words=(Words(x=0, y=0, text=EVIL[:80]),)),
+                *figure.drawing.panels[1:],
+            ),
+        ),
+    )
+    every: tuple[Block, ...] = (
+        Heading(text=EVIL),
+        Paragraph(text=EVIL, tone="warning"),
+        Table(title=EVIL, headings=(EVIL[:50], ">n"), rows=[(EVIL, EVIL[:90])], foot=(EVIL[:30], ""),
+              notes=[EVIL]),
+        Notes(title=EVIL, items=(EVIL,)),
+        figure,
+    )  # fmt: skip
+    return Page(
+        title=EVIL, run=EVIL, as_of_us=0, as_of=EVIL, state="running", verdict=EVIL, tone="problem",
+        sections=(Section(name="s", title=EVIL, blocks=every),), subtitle=EVIL, compared=EVIL,
+    )  # fmt: skip
+
+
+def page_of_story() -> Page:
+    return report(story())
+
+
+def test_hostile_text_is_only_text_in_the_text_report() -> None:
+    """Nothing that a terminal or an editor obeys comes through."""
+    text = text_of(hostile_page())
+
+    assert all(c.isprintable() or c == "\n" for c in text)
+    assert "<script>alert(1)</script>" in text
+
+
+def test_hostile_words_of_a_log_are_cut_where_they_stand_in_the_report() -> None:
+    shot = story()
+    stops = tuple(replace(stop, evidence=EVIL) for stop in shot.interruptions)
+    page = report(
+        replace(
+            shot, run=EVIL, interruptions=stops, warnings=(EVIL,), unknown=(EVIL,), unmatched_jobs=(EVIL,)
+        )
+    )
+    text = text_of(page)
+
+    assert all(len(line) <= 3 * WIDTH for line in text.splitlines())
+    assert len(text) < 12_000
+
+
+def test_a_planned_run_of_the_story_tells_its_cost() -> None:
+    page = report(story(plan=planned()))
+    figures = [f for block in blocks(page) if isinstance(block, KeyFigures) for f in block.figures]
+
+    assert any(figure.name == "Cost, USD" for figure in figures)
