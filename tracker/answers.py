@@ -203,7 +203,7 @@ class Answers:
         if found is None:
             return Response(status=404, body=b"There is no printed report of this run yet.\n")
         name, body = found
-        headers = {"Content-Disposition": f'inline; filename="{name}"', "Content-Encoding": "identity"}
+        headers = {"Content-Disposition": f'inline; filename="{name}"'}
         return Response(body=body, content_type="application/pdf", headers=headers)
 
     def _list(self, request: Request) -> Response:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tracker.ingest import IngestHealth, Progress
     from tracker.ingest.plan import Detect
     from tracker.member import Edges
+    from tracker.pages import HtmlPages
     from tracker.serve import Server
     from tracker.sidecar import Sidecar
     from tracker.trial import Trial

@@ -6,10 +6,16 @@ run has something new, so that fifty open browsers cost as much as one.
 
 from __future__ import annotations
 
+import datetime as dt
+import os
+import re
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from reports.daily import daily_page
@@ -18,7 +24,8 @@ from reports.live import Frame, run_page
 from reports.live_index import IndexRow, index_page
 from reports.live_parts import SourceLine
 from tracker.answers import Shown, run_path
-from tracker.core.daily import Health, daily
+from tracker.core.beside import Beside
+from tracker.core.daily import Health
 
 _KEPT: Final = 16
 """Pages kept drawn; of more runs, those not asked for lately are drawn anew."""
@@ -26,6 +33,29 @@ _DOCUMENTS: Final = (
     ("Status", "status"), ("Ledger", "ledger"), ("Interruptions", "interruptions"), ("Forecast", "forecast"),
 )  # fmt: skip
 _EVERYWHERE: Final = (("Metrics", "/metrics"), ("Readiness", "/readyz"), ("Health", "/healthz"))
+_LARGEST_REPORT: Final = 32 << 20
+
+
+class Past(Protocol):
+    """Where the past of a run comes from; `beside.Past` is one."""
+
+    latest: Beside
+    """What is known of it now."""
+
+    def want(self) -> None:
+        """Hear that somebody looks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the page of one run needs to know of its config."""
+
+    zone: dt.tzinfo = dt.UTC
+    """Dates are written in it."""
+    reports: Path | None = None
+    """Folder of the printed reports; None where none are made."""
+    past: Past | None = None
 
 
 class HtmlPages:
@@ -37,19 +67,29 @@ class HtmlPages:
     def __init__(self, version: str) -> None:
         self._version = version
         self._lock = threading.Lock()
-        self._drawn: OrderedDict[str, tuple[tuple[Any, ...], str]] = OrderedDict()
+        self._drawn: OrderedDict[str, _Drawn] = OrderedDict()
+        self._about: dict[str, About] = {}
+
+    def tell(self, run: str, about: About) -> None:
+        """Say what the page of a run needs to know."""
+        self._about[run] = about
 
     def run(self, shown: Shown, *, alone: bool) -> str:
         """Return the page of one run, `alone` or one of several."""
-        vitals = shown.vitals
-        key = (shown.snapshot, alone, vitals.problems, vitals.why_not_ready, vitals.sources)
+        vitals, about = shown.vitals, self._about.get(shown.run, About())
+        beside = Beside()
+        if about.past is not None:
+            about.past.want()
+            beside = about.past.latest
+        same = (shown.snapshot, beside)
+        key = (alone, vitals.problems, vitals.why_not_ready, vitals.sources)
         with self._lock:
             kept = self._drawn.get(shown.run)
-            if kept is not None and kept[0][0] is key[0] and kept[0][1:] == key[1:]:
+            if kept is not None and all(map(_is, kept.same, same)) and kept.key == key:
                 self._drawn.move_to_end(shown.run)
-                return kept[1]
-            made = self._draw(shown, alone)
-            self._drawn[shown.run] = (key, made)
+                return kept.page
+            made = self._draw(shown, about, beside, alone)
+            self._drawn[shown.run] = _Drawn(same, key, made)
             while len(self._drawn) > _KEPT:
                 self._drawn.popitem(last=False)
             return made
@@ -62,9 +102,17 @@ class HtmlPages:
         ]
         return index_page(rows, version=self._version, links=(("Runs (JSON)", "/api/v1/runs"), *_EVERYWHERE))
 
-    def _draw(self, shown: Shown, alone: bool) -> str:
+    def report(self, run: str) -> tuple[str, bytes] | None:
+        """Return name and content of the latest printed report of a run; None where there is none."""
+        path = _latest(run, self._about.get(run, About()).reports)
+        return None if path is None else (path.name, path.read_bytes())
+
+    def _draw(self, shown: Shown, about: About, beside: Beside, alone: bool) -> str:
         snapshot, vitals = shown.snapshot, shown.vitals
         asked = "" if alone else f"?run={quote(shown.run, safe='', errors='replace')}"
+        printed = (
+            (("Latest report (PDF)", f"/report.pdf{asked}"),) if _latest(shown.run, about.reports) else ()
+        )
         frame = Frame(
             version=self._version,
             problems=vitals.problems,
@@ -79,6 +127,7 @@ class HtmlPages:
             links=(
                 *((f"{words} (JSON)", f"/api/v1/{name}{asked}") for words, name in _DOCUMENTS),
                 *_EVERYWHERE,
+                *printed,
             ),
             without=vitals.why_not_ready,
         )  # fmt: skip
@@ -86,10 +135,44 @@ class HtmlPages:
             return run_page(shown.run, None, None, frame)
         quiet = snapshot.last_reading_us
         health = Health(
-            files=sum(one.files for one in vitals.sources),
             rejects=vitals.rejects,
             quiet_s=None if quiet is None else max(0, snapshot.as_of_us - quiet) / 1e6,
             problems=vitals.problems,
         )
-        page = daily_page(daily(snapshot, health=health))
+        made = beside.with_snapshot(snapshot, health=health)
+        page = daily_page(made, zone=about.zone, zone_name=str(about.zone))
         return run_page(shown.run, page, snapshot, frame)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A page, and what it was drawn from."""
+
+    same: tuple[Any, ...]
+    """As long as they are these very objects."""
+    key: tuple[Any, ...]
+    page: str
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def _latest(run: str, folder: Path | None) -> Path | None:
+    """Return the newest PDF that is a report of this run: a file of its own, under the name we give it."""
+    if folder is None:
+        return None
+    from tracker.post.make import base_name
+
+    ours = re.compile(re.escape(base_name(run, "daily", "")) + r"([a-z0-9-]+-)?(\d{4}-\d\d-\d\d)\.pdf")
+    found: list[tuple[str, int, str]] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                match = ours.fullmatch(entry.name)
+                told = entry.stat(follow_symlinks=False) if match else None
+                if match and told and stat.S_ISREG(told.st_mode) and 0 < told.st_size <= _LARGEST_REPORT:
+                    found.append((match[2], told.st_mtime_ns, entry.name))
+    except OSError:
+        return None
+    return folder / max(found)[2] if found else None

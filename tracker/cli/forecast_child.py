@@ -18,7 +18,7 @@ MEMORY_BYTES: Final = 1 << 30
 
 def main(arguments: list[str]) -> int:
     """Answer the sidecar."""
-    _bound()
+    bound()
     from tracker import app
     from tracker.core.errors import TrackerError
     from tracker.forecasting import DAY_US, ask_store, keep
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _bound() -> None:
+def bound() -> None:
     """Never take more memory, or more of the processor, than a forecast should."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)

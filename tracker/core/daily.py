@@ -202,6 +202,8 @@ class Daily:
     """Now, with its forecast."""
     before: Snapshot | None
     """A day before; None where the run had not begun."""
+    earlier: Snapshot | None
+    """Two days before; None where nobody asked."""
     day: Period | None
     """The last day; None where the run is younger, or ended before it."""
     grown: str
@@ -279,6 +281,7 @@ def daily(
     return Daily(
         snapshot=snapshot,
         before=before if began else None,
+        earlier=earlier,
         day=day,
         day_before=day_before,
         grown=_grown(day, day_before),
