@@ -63,7 +63,7 @@ def look(config: Config, *, clock: Clock, recognise: Recognise) -> Iterator[Find
     yield from _store(config, clock, looked_at)
     yield from _port(config, clock)
     yield from _web(config)
-    yield from _report(config)
+    yield from _out(config, clock)
 
 
 Said = Iterator[tuple[Literal["ok", "note", "wrong"], str]]
@@ -284,27 +284,11 @@ def _web(config: Config) -> Iterator[Finding]:
             yield Finding("note", "web config", f"{private} can be read by everybody here: chmod o-r it")
 
 
-def _report(config: Config) -> Iterator[Finding]:
-    report = config.report
-    if report is None:
+def _out(config: Config, clock: Clock) -> Iterator[Finding]:
+    """Look at what leaves the tracker by itself."""
+    if config.report is None and not config.webhooks:
         return
-    yield Finding("note", "report", "not built yet: this version checks [report], and writes and mails none")
-    folder = report.directory if report.directory.exists() else report.directory.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        yield Finding(
-            "wrong", "report", f"{report.directory} cannot be written. Create it, or change report.directory"
-        )
-    else:
-        yield Finding("ok", "report", f"{report.directory} can be written")
-    mail = report.mail
-    if mail is None or mail.password_file is None:
-        return
-    try:
-        status = mail.password_file.stat()
-        with mail.password_file.open("rb"):
-            pass
-    except OSError as error:
-        yield Finding("wrong", "mail", f"{mail.password_file}: {error.strerror}. It must hold the password")
-        return
-    if status.st_mode & (stat.S_IRGRP | stat.S_IROTH) and stat.S_ISREG(status.st_mode):
-        yield Finding("note", "mail", f"{mail.password_file} can be read by others: chmod 600 it")
+    from tracker.post import checkup
+
+    for level, about, text in checkup.look(config, clock=clock):
+        yield Finding(level, about, text)
