@@ -33,22 +33,34 @@ _DOCUMENTS = (".pdf", ".html", ".txt")
     "--paper", type=click.Choice(["a4", "letter"]), help="Paper of the PDF. Default: report.paper, else a4."
 )
 @click.option("--text", "as_text", is_flag=True, help="Print the text report; write files only with --out.")
+@click.option("--preview", is_flag=True, help="Write the mail of it as a .eml file instead.")
+@click.option("--send-test", is_flag=True, help="Mail it now, marked as a test, and post to each webhook.")
+@click.option("--to", multiple=True, metavar="ADDRESS", help="With --send-test: to this one instead.")
 @click.option("--mail", "for_mail", is_flag=True, hidden=True, help="Write the parts of a mail, too.")
 def report(
-    config: Path, as_of: int | None, out: Path | None, paper: str | None, as_text: bool, for_mail: bool
+    config: Path,
+    as_of: int | None,
+    out: Path | None,
+    paper: str | None,
+    as_text: bool,
+    preview: bool,
+    send_test: bool,
+    to: tuple[str, ...],
+    for_mail: bool,
 ) -> None:
     """Write the daily report: PDF, HTML and text.
 
     The verdict first, then when it finishes, where the GPU-hours went, how fast it trains, what stopped it,
     and what it costs against the plan: at most four pages. The same store, config and moment give the same
-    bytes. It mails nothing and marks no day as done. Reads the store only: run `tracker ingest` or
-    `tracker run` first.
+    bytes. Without --send-test it mails nothing, and it never marks a day as done. Reads the store only: run
+    `tracker ingest` or `tracker run` first.
 
     \b
     Examples:
       tracker report --config run.toml --out report.pdf
       tracker report --config run.toml --text
       tracker report --config run.toml --as-of 2026-01-05T07:00:00Z --paper letter --out reports/
+      tracker report --config run.toml --send-test --to me@example.org
     """
     from tracker import app, reporting
     from tracker.cli._output import talk
@@ -56,6 +68,14 @@ def report(
 
     loaded = app.load_config(config)
     as_of_us = as_of if as_of is not None else SystemClock().now_us()
+    if to and not send_test:
+        raise click.UsageError("--to goes with --send-test")
+    if preview or send_test:
+        from tracker.cli._trial import mail_it
+
+        where = _target(loaded, out, as_of_us)[0] if preview else None
+        mail_it(loaded, as_of_us=as_of_us, preview=where, send_test=send_test, to=to, paper=paper)
+        return
     base, endings = (None, ()) if as_text and out is None else _target(loaded, out, as_of_us)
     page = reporting.page_of(app.daily_now(loaded, as_of_us=as_of_us), loaded)
     if as_text:
