@@ -74,12 +74,12 @@ def header(title: str, subtitle: str, state: str, *, home: str = "") -> str:
 def state_of(page: Page) -> str:
     """Return the state of a run and the moment that all is told of."""
     compared = f"<p>changes since {text(page.compared)}</p>" if page.compared else ""
-    return f"{pill(page.state)}<p>as of {text(page.as_of)}</p>{compared}"
+    return f'<p role="status">{pill(page.state)}</p><p>as of {text(page.as_of)}</p>{compared}'
 
 
 def pill(state: str) -> str:
     """Return a state with its sign."""
-    return f'<p role="status"><span class="pill {text(state)}">{text(state)}</span></p>'
+    return f'<span class="pill {text(state)}">{text(state)}</span>'
 
 
 def verdict(page: Page) -> str:

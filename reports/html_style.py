@@ -198,8 +198,12 @@ text.idle, text.pending, text.grid, text.startup { color:var(--muted) }
 table { border-collapse:collapse; font-size:.87rem; min-width:min(100%,24rem) }
 caption { text-align:left; font-weight:600; font-size:.95rem; padding:0 0 .4rem }
 caption span {
-  position:sticky; left:0; display:inline-block; max-width:calc(min(100vw,70rem) - 4.5rem);
+  position:sticky; left:0; display:inline-block; width:max-content;
+  max-width:calc(min(100vw,70rem) - 4.5rem);
 }
+.index { width:100% }
+.index th, .index td { padding-top:.5rem; padding-bottom:.5rem }
+.index .pill { padding-top:0; padding-bottom:0 }
 tr>:first-child { position:sticky; left:0; background:var(--paper) }
 th, td {
   text-align:left; vertical-align:top; padding:.26rem .85rem .26rem 0;

@@ -40,7 +40,7 @@ def run_page(run: str, page: Page | None, snapshot: Snapshot | None, frame: Fram
     """Return the page of one run; without a page of the report it says what is awaited."""
     if page is None or snapshot is None:
         why = frame.without or "the sources are being read"
-        state = pill("waiting") + f"<p>No numbers yet: {text(why)}.</p>"
+        state = f'<p role="status">{pill("waiting")}</p><p>No numbers yet: {text(why)}.</p>'
         inside = header(run, "", state, home=frame.home) + _main(frame, _sources(frame))
         return _live(f"{run}: no numbers yet", inside, frame)
     own = [

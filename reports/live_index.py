@@ -20,11 +20,13 @@ EVERY_S: Final = 10
 _RANK: Final = {"down": 0, "stalled": 1, "waiting": 3, "starting": 3, "running": 3, "finished": 4}
 """Where a state stands in the list; what is late or has trouble with its tracker stands at 2."""
 _LATE_DAYS: Final = 1.0
+_NEAR_US: Final = 2 * 86_400e6
+"""A finish that is surer than this is told with its hours."""
 _TROUBLE: Final = 200
 """Characters of what is wrong."""
 _HEADINGS: Final = (
-    "run", "state", ">goodput", "finish, 80 % (UTC)", "beside the plan", ">lost GPU-hours",
-    "last reading (UTC)", "trouble",
+    "run", "state", "finish, 80 % (UTC)", "beside the plan", ">goodput", ">lost GPU-hours",
+    "last reading (UTC)",
 )  # fmt: skip
 
 
@@ -44,9 +46,10 @@ def index_page(rows: Sequence[IndexRow], *, version: str, links: Sequence[tuple[
     """Return the page."""
     ill = sum(1 for row in rows if _rank(row) < 3)
     said = f"{len(rows)} runs, {ill if ill else 'none'} to look at"
-    names = "".join(f'<th scope="col">{text(name.removeprefix(">"))}' for name in _HEADINGS)
-    numeric = " ".join(f"n{n}" for n, name in enumerate(_HEADINGS, start=1) if name.startswith(">"))
-    body = "".join(map(_row, sorted(rows, key=_order)))
+    headings = (*_HEADINGS, *(("trouble",) if any(row.problems for row in rows) else ()))
+    names = "".join(f'<th scope="col">{text(name.removeprefix(">"))}' for name in headings)
+    numeric = " ".join(f"n{n}" for n, name in enumerate(headings, start=1) if name.startswith(">"))
+    body = "".join(_row(row, len(headings)) for row in sorted(rows, key=_order))
     foot = "".join(f'<li><a href="{text(path)}">{text(words)}</a>' for words, path in links)
     inside = (
         f'{header("Training runs", "", f"<p role=status>{said}</p>")}<main id="main">'
@@ -77,7 +80,7 @@ def _late(snapshot: Snapshot) -> float:
     return late if late is not None else 0.0
 
 
-def _row(row: IndexRow) -> str:
+def _row(row: IndexRow, columns: int) -> str:
     s = row.snapshot
     link = f'<a href="{text(row.path)}">{text(row.run)}</a>'
     trouble = "; ".join(row.problems)[:_TROUBLE]
@@ -89,14 +92,15 @@ def _row(row: IndexRow) -> str:
         lost = None if s.gpu_us is None else s.gpu_us["lost"] / 3.6e9
         cells = [
             pill(s.state),
-            text(per_cent(s.goodput_ratio)),
             text(_finish(s, when)),
             _beside_plan(s),
+            text(per_cent(s.goodput_ratio)),
             text(hours(lost)),
             text(when.time(s.last_reading_us) if s.last_reading_us is not None else UNKNOWN),
             warned,
         ]
-    return f'<tr id="run-{text(row.path)}"><th scope="row">{link}' + "".join(f"<td>{cell}" for cell in cells)
+    told = "".join(f"<td>{cell}" for cell in cells[: columns - 1])
+    return f'<tr id="{text(row.path)}"><th scope="row">{link}{told}'
 
 
 def _finish(snapshot: Snapshot, when: Dates) -> str:
@@ -105,7 +109,9 @@ def _finish(snapshot: Snapshot, when: Dates) -> str:
         return UNKNOWN
     if found.p10 == found.p90:
         return when.time(found.p50)
-    return f"{when.short_day(found.p10)} to {when.short_day(found.p90)}"
+    near = found.p10 is not None and found.p90 is not None and found.p90 - found.p10 < _NEAR_US
+    said = when.time if near else when.short_day
+    return f"{said(found.p10)} to {said(found.p90)}"
 
 
 def _beside_plan(snapshot: Snapshot) -> str:
