@@ -21,6 +21,7 @@ from tracker.cli._options import Moment
 from tracker.config import ConfigError
 from tracker.rendering import NotRendered
 
+NAME = "a-b-quoted-2026-01-01"
 AS_OF = "2026-01-01T02:00:00Z"
 CONFIG = """\
 [run]
@@ -87,9 +88,7 @@ def without_pdf(monkeypatch: pytest.MonkeyPatch, why: str = "") -> None:
 
 
 @pytest.mark.slow
-def test_a_report_is_three_files_and_the_same_bytes_from_another_process(
-    config: Path, tmp_path: Path
-) -> None:
+def test_two_processes_write_the_same_bytes(config: Path, tmp_path: Path) -> None:
     """Two processes, two seeds of hashes, two zones, a second reading of the sources between them."""
     made = []
     for number, seed in enumerate(("1", "2")):
@@ -97,8 +96,8 @@ def test_a_report_is_three_files_and_the_same_bytes_from_another_process(
         base.mkdir()
         subprocess.run(
             [
-                sys.executable, "-c", "from tracker.cli import main; main()", "report", "--config", str(config),
-                "--as-of", AS_OF, "--out", str(base / "x.pdf"),
+                sys.executable, "-c", "from tracker.cli import main; main()", "report", "--config",
+                str(config), "--as-of", AS_OF, "--out", str(base / "x.pdf"),
             ],
             env={**os.environ, "PYTHONHASHSEED": seed, "TZ": ("Asia/Tokyo", "America/New_York")[number]},
             check=True,
@@ -127,12 +126,11 @@ def test_text_goes_to_standard_output_and_nothing_is_written(config: Path) -> No
 @pytest.mark.parametrize(
     ("out", "names"),
     [
-        ([], ["out/a-b-quoted-2026-01-01.html", "out/a-b-quoted-2026-01-01.pdf", "out/a-b-quoted-2026-01-01.txt"]),
+        ([], [f"out/{NAME}.html", f"out/{NAME}.pdf", f"out/{NAME}.txt"]),
         (["--out", "{}/x.pdf"], ["x.html", "x.pdf", "x.txt"]),
         (["--out", "{}/x.txt"], ["x.txt"]),
         (["--out", "{}/x.html"], ["x.html"]),
-        (["--out", "{}/new"], ["new/a-b-quoted-2026-01-01.html", "new/a-b-quoted-2026-01-01.pdf",
-                               "new/a-b-quoted-2026-01-01.txt"]),
+        (["--out", "{}/new"], [f"new/{NAME}.html", f"new/{NAME}.pdf", f"new/{NAME}.txt"]),
     ],
     ids=["the report's folder", "a PDF with both beside it", "text alone", "HTML alone", "a folder"],
 )  # fmt: skip
