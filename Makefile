@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 SOURCE := tracker collectors reports tests benchmarks docs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check lint bench forecast-study docs wheel sbom audit clean
+.PHONY: help demo test check lint bench forecast-study docs dashboards wheel sbom audit clean
 
 help:
 	@echo "make demo    a whole run in one minute, from bundled simulated logs"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench   the figures we promise, each beside a peer's"
 	@echo "make forecast-study   replay simulated and real runs, write docs/forecast.md anew (minutes)"
 	@echo "make docs    write the generated pages of docs/ anew"
+	@echo "make dashboards   write configs/grafana/dashboards/ anew from its code"
 	@echo "make wheel   build the distribution into dist/"
 	@echo "make sbom    what the installed product is made of, CycloneDX, into dist/"
 	@echo "make audit   known vulnerabilities of the pinned versions (needs the advisories of PyPI or OSV)"
@@ -52,6 +53,9 @@ forecast-study: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+
+dashboards: $(READY)
+	$(BIN)/python configs/grafana/build.py
 
 wheel: $(READY)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --wheel --outdir dist .
