@@ -502,7 +502,9 @@ def test_a_move_is_explained_in_parts_that_sum_to_it() -> None:
 
     assert move is not None
     assert sum(part.us for part in move.parts) == move.us
-    assert [part.name for part in move.parts] == ["progress", "tokens", "rate", "goodput", "plan", "range"]
+    assert [part.name for part in move.parts] == [
+        "progress", "tokens", "rate", "goodput", "plan", "start", "range",
+    ]  # fmt: skip
     before = told(slowed(), 2600)
     assert made.finish_us is not None
     assert before.finish_us is not None
@@ -510,6 +512,18 @@ def test_a_move_is_explained_in_parts_that_sum_to_it() -> None:
     by_name = {part.name: part.us for part in move.parts}
     assert by_name["rate"] > 0
     assert by_name["tokens"] == by_name["plan"] == 0
+
+
+def test_waiting_for_the_start_is_not_progress_that_is_missing() -> None:
+    """Forecast the day before the planned start, nothing was due by then; a late start is its own part."""
+    config = settings(start=START + dt.timedelta(days=1))
+    move = asked(no_launch(), 86_400 * 1.5, config, since_s=50).forecast.move
+
+    assert move is not None
+    by_name = {part.name: part.us / 3.6e9 for part in move.parts}
+    assert move.us / 3.6e9 == pytest.approx(12, abs=0.5)
+    assert by_name["progress"] + by_name["start"] == pytest.approx(12, abs=0.5)
+    assert abs(by_name["range"]) < 0.5
 
 
 def test_a_moved_target_is_its_own_part() -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.core.story import T0, us
 from tests.factories import ListFacts
 from tests.test_forecast import asked, facts, finished, settings, steady
 from tests.test_sidecar import Hands, Stub, a_config, a_sidecar, values
 from tracker import app
+from tracker.cli import root
 from tracker.clock import SystemClock
 from tracker.core.documents import status_document
 from tracker.core.forecast.blocks import bucketed
@@ -77,14 +77,19 @@ def stored(tmp_path: Path) -> Path:
     return config
 
 
-def tracker(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from tracker.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+@dataclass(frozen=True)
+class Done:
+    """What a call of the command line came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def tracker(*arguments: str) -> Done:
+    """Call the command line in this process: a start of Python each time would take most of the test."""
+    made = CliRunner().invoke(root, list(arguments))
+    return Done(made.exit_code, made.stdout, made.stderr)
 
 
 def test_the_command_answers_on_one_screen(stored: Path) -> None:
@@ -142,6 +147,16 @@ def test_a_replay_prints_its_scores(stored: Path) -> None:
         pytest.param("", True, "no target", id="no plan"),
         pytest.param(PLAN.replace("1e6", "1e5"), True, "reached on", id="a target already passed"),
         pytest.param(PLAN, False, "plan and published figures only", id="no store yet"),
+        pytest.param(PLAN.replace("tokens = 1e6\n", ""), True, "no target", id="no target"),
+        pytest.param(
+            PLAN + "deadline = 2026-01-01T00:30:00Z\n",
+            True,
+            "deadline 2026-01-01 00:30 has passed",
+            id="a deadline in the past",
+        ),
+        pytest.param(
+            PLAN.replace("1e6", "1e17"), True, "more than 20 years away", id="a target out of sight"
+        ),
     ],
 )
 def test_odd_stores_get_a_sentence(tmp_path: Path, plan: str, ingested: bool, word: str) -> None:
@@ -176,6 +191,49 @@ def test_what_is_kept_comes_back(stored: Path) -> None:
     assert history(config, until_us=us(3500)) == [made[3], made[0]]
     assert [f.as_of_us for f in history(config, until_us=us(9000))] == [us(2000), us(3000), us(4000)]
     assert "2026-01-01 00:50" in tracker("forecast", "--config", str(stored), "--history").stdout
+
+
+def test_a_finished_run_s_history_says_how_right_each_forecast_was(tmp_path: Path) -> None:
+    """Its error, whether the range held the truth, pinball; how the middle moved, and mostly by what."""
+    config = write(tmp_path, steps=1000)
+    app.ingest_once(app.load_config(config), final=True)
+    loaded = app.load_config(config)
+    for at in (3000, 5000, 7000, 20_000):
+        keep(loaded, ask_store(loaded, as_of_us=us(at)).forecast)
+    before = ("--config", str(config), "--history", "--as-of", iso(7500))
+    after = ("--config", str(config), "--history", "--as-of", iso(20_000))
+    early, late = tracker("forecast", *before), tracker("forecast", *after)
+    document = json.loads(tracker("forecast", *after, "--json").stdout)
+
+    assert "3 forecasts that were kept" in early.stdout
+    assert "in range" not in early.stdout
+    assert "The run finished on 2026-01-01 02:48" in late.stdout
+    assert "pinball" in late.stdout
+    assert document["truth"] == iso(10_100)
+    rows = document["forecasts"]
+    assert [row["inside_p10_p90"] is None for row in rows] == [False, False, False, True]
+    assert all(abs(row["error_days"]) < 0.01 for row in rows[:3])
+    assert [row["move"] is None for row in rows] == [True, False, False, True]
+    for row in rows[1:3]:
+        assert sum(part["us"] for part in row["move"]["parts"]) == row["move"]["us"]
+    assert document["score"]["moments"] == 3
+
+
+def test_a_reading_that_cannot_be_true_is_named_by_every_face(tmp_path: Path) -> None:
+    """The forecast does not use it; the status warns of it."""
+    config = write(tmp_path)
+    with (tmp_path / "train.jsonl").open("a") as file:
+        file.write(
+            json.dumps({"at": iso(5400), "step": 900, "samples": 900, "step_time_ms": 10_000.0}) + "\n"
+        )
+    app.ingest_once(app.load_config(config), final=True)
+    at = ("--config", str(config), "--as-of", iso(5500))
+    text, status = tracker("forecast", *at), tracker("status", *at, "--json")
+
+    assert "not used" in text.stdout
+    assert "step 900 at 2026-01-01 01:30 UTC cannot be true" in text.stdout
+    assert "500,000 tokens left" in text.stdout
+    assert any("step 900" in warning for warning in json.loads(status.stdout)["warnings"])
 
 
 def test_history_is_bounded(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

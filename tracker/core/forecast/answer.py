@@ -270,6 +270,7 @@ def _inputs(state: State, plays: Plays) -> Inputs | None:
         goodput_ratio=plays.goodput,
         mtbf_gpu_hours=plays.mtbf_gpu_hours,
         restart_s=plays.stop_s,
+        wait_s=plays.open_s,
     )
 
 

@@ -55,6 +55,7 @@ def forecast_document(
             "goodput_ratio": inputs.goodput_ratio,
             "mtbf_gpu_hours": inputs.mtbf_gpu_hours,
             "stop_s": inputs.restart_s,
+            "wait_s": inputs.wait_s,
             "digest": forecast.digest,
         },
         "move": _move(forecast.move),

@@ -64,6 +64,8 @@ class Plays:
     """Work over wall, means."""
     mtbf_gpu_hours: float | None = None
     stop_s: float | None = None
+    open_s: float = 0.0
+    """Mean of what is left until steps go on."""
 
 
 def seed_of(state: State) -> int:
@@ -185,6 +187,7 @@ def play(
         goodput=float(np.mean(work)) / max(total - float(np.mean(open_s)), 1e-9),
         mtbf_gpu_hours=1.0 / float(np.mean(rates)),
         stop_s=mean_stop,
+        open_s=float(np.mean(open_s)),
     )
 
 

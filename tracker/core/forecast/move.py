@@ -2,11 +2,11 @@
 
 Pure. The middle of a forecast is close to
 
-    finish = as_of + (target - done) / (rate x GPUs x goodput)
+    finish = as_of + wait + (target - done) / (rate x GPUs x goodput)
 
 so the earlier one's numbers are exchanged for the present ones: first `progress` (the same beliefs, with
-what was done since), then target, rate, goodput and GPUs, each by its mean effect over all orders
-(Shapley). What the formula does not hold of the two medians is `range`. Sums are rounded cumulatively.
+what was done and waited since), then wait, target, rate, goodput and GPUs, each by its mean effect over all
+orders (Shapley). What the formula does not hold of the two medians is `range`. Sums are rounded cumulatively.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Final
 
+from tracker.core.forecast.section import tokens_said
 from tracker.core.forecast.value import Forecast, Inputs, Move, Part
 
-FACTORS: Final = ("tokens", "rate", "goodput", "plan")
+FACTORS: Final = ("tokens", "rate", "goodput", "plan", "start")
 
 
 def move_since(before: Forecast, now: Forecast) -> Move | None:
@@ -29,26 +30,30 @@ def move_since(before: Forecast, now: Forecast) -> Move | None:
     if old is None or new is None:
         return None
     was, are = before.inputs, now.inputs
-    start = _finish(before.as_of_us, was.done_tokens, _factors(was))
-    held = _finish(now.as_of_us, are.done_tokens, _factors(was))
+    start = _finish(before.as_of_us, was.done_tokens, _factors(was, was.wait_s))
+    left_s = max(0.0, was.wait_s - (now.as_of_us - before.as_of_us) / 1e6)  # waited since
+    then = _factors(was, left_s)
+    held = _finish(now.as_of_us, are.done_tokens, then)
     parts = {"progress": held - start}
-    parts |= _shapley(now.as_of_us, are.done_tokens, _factors(was), _factors(are))
+    parts |= _shapley(now.as_of_us, are.done_tokens, then, _factors(are, are.wait_s))
     whole = round(new - old)
     parts["range"] = whole - math.fsum(parts.values())
     return Move(since_us=before.as_of_us, us=whole, parts=_whole(parts, whole, before, now))
 
 
-def _factors(i: Inputs) -> dict[str, float]:
+def _factors(i: Inputs, wait_s: float) -> dict[str, float]:
     return {
         "tokens": i.target_tokens,
         "rate": i.rate,
         "goodput": max(i.goodput_ratio, 1e-6),
         "plan": float(i.gpus),
+        "start": wait_s,
     }
 
 
 def _finish(as_of_us: int, done: float, f: Mapping[str, float]) -> float:
-    return as_of_us + max(0.0, f["tokens"] - done) / (f["rate"] * f["goodput"] * f["plan"]) * 1e6
+    work_s = max(0.0, f["tokens"] - done) / (f["rate"] * f["goodput"] * f["plan"])
+    return as_of_us + (f["start"] + work_s) * 1e6
 
 
 def _shapley(
@@ -87,10 +92,11 @@ def _whole(parts: Mapping[str, float], whole: int, before: Forecast, now: Foreca
 
 def _why(was: Inputs, are: Inputs) -> dict[str, str]:
     return {
-        "progress": f"{(are.done_tokens - was.done_tokens) / 1e9:+.1f}B tokens since, against the expected",
-        "tokens": f"target {was.target_tokens / 1e12:.4g}T -> {are.target_tokens / 1e12:.4g}T tokens",
+        "progress": f"{tokens_said(are.done_tokens - was.done_tokens)} tokens more, against the expected",
+        "tokens": f"target {tokens_said(was.target_tokens)} -> {tokens_said(are.target_tokens)} tokens",
         "rate": f"{was.rate:,.0f} -> {are.rate:,.0f} tokens a second and GPU",
         "goodput": f"goodput to come {was.goodput_ratio:.1%} -> {are.goodput_ratio:.1%}",
         "plan": f"{was.gpus:,} -> {are.gpus:,} GPUs",
+        "start": f"{are.wait_s / 3600:.1f} h until steps go on, of {was.wait_s / 3600:.1f} h expected then",
         "range": "chance of stops, and rounding of the range",
     }

@@ -45,3 +45,15 @@ def forecast_section(forecast: Forecast | None) -> dict[str, Any]:
         "energy_mwh": quantiles(forecast.energy_mwh),
         "days_behind_plan": forecast.days_behind_plan,
     }
+
+
+def tokens_said(count: float) -> str:
+    """Return a count of tokens for people.
+
+    >>> tokens_said(4e12), tokens_said(361.4e9), tokens_said(1e6), tokens_said(999)
+    ('4T', '361B', '1M', '999')
+    """
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if abs(count) >= size:
+            return f"{float(f'{count / size:.3g}'):,.10g}{letter}"
+    return f"{count:,.0f}"

@@ -71,6 +71,8 @@ class Inputs:
     mtbf_gpu_hours: float | None
     restart_s: float | None
     """Mean cost of a stop, redone work included."""
+    wait_s: float = 0.0
+    """Until steps go on: what is expected of a stop that goes on now, or of the wait for the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

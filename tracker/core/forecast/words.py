@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from tracker.core.forecast.section import tokens_said
 from tracker.core.forecast.state import State
 from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.core.settings import Settings
@@ -73,13 +74,13 @@ def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: in
         text = f"{abs(late):.1f} days {word} the plan's {day(plan_finish_us)}"
         if state.left_tokens:
             what = "later stages included" if plan.later_fraction > 0 else "the whole target"
-            text += f", which is for {_tokens(state.left_tokens)} tokens more ({what})"
+            text += f", which is for {tokens_said(state.left_tokens)} tokens more ({what})"
         return [text + "."]
     word = "behind" if late > 0 else "ahead of"
     text = f"{abs(late):.1f} days {word} the plan, which ends on {day(plan_finish_us)}"
     if made.inputs is None:
         return [text + "."]
-    text += f" with the same {_tokens(made.inputs.target_tokens)} tokens"
+    text += f" with the same {tokens_said(made.inputs.target_tokens)} tokens"
     if plan.later_fraction > 0:
         text += f" (later stages of {plan.later_fraction:.0%} among them)"
     start = None if plan.start is None else (plan.start - _EPOCH) // dt.timedelta(microseconds=1)
@@ -97,29 +98,15 @@ def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: in
         if plan_finish_us <= state.as_of_us:
             return [text + ". The plan's day has passed: no rate can catch up with it."]
         needed = (whole - made.inputs.done_tokens) / (plan_finish_us - state.as_of_us) * _DAY_US
-        text += (
-            f". To catch up, {needed / expected - 1:+.0%} on the expected {_tokens(expected)} tokens a day"
-        )
+        a_day = tokens_said(expected)
+        text += f". To catch up, {needed / expected - 1:+.0%} on the expected {a_day} tokens a day"
     if (gap < 0) != (late > 0) and abs(gap) >= 0.005:
         other = "more" if expected > planned else "less"
         text += (
-            f". From now on {_tokens(expected)} tokens a day are expected, {other} than the plan's "
-            f"{_tokens(planned)}: that outweighs it"
+            f". From now on {tokens_said(expected)} tokens a day are expected, {other} than the plan's "
+            f"{tokens_said(planned)}: that outweighs it"
         )
     return [text + "."]
-
-
-def _tokens(count: float) -> str:
-    """Return a count of tokens for people.
-
-    >>> _tokens(4e12), _tokens(361.4e9), _tokens(1e6)
-    ('4T', '361B', '1M')
-    """
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
-        if count >= size:
-            digits = f"{count / size:.3g}"
-            return f"{float(digits):,.10g}{letter}"
-    return f"{count:,.0f}"
 
 
 def _chances(made: Forecast, settings: Settings) -> list[str]:
