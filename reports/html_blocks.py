@@ -106,7 +106,7 @@ def figure(one: Figure) -> str:
     legend = f'<ul class="legend" aria-hidden="true">{keys}</ul>' if keys else ""
     caption = f"<figcaption>{text(one.caption)}</figcaption>" if one.caption else ""
     return (
-        f'<figure id="{text(one.name)}">{caption}{legend}'
+        f'<figure id="figure-{text(one.name)}">{caption}{legend}'
         f'<div class="wide">{svg(one, width=WIDE)}</div><div class="narrow">{svg(one, width=NARROW)}</div>'
         "</figure>"
     )

@@ -192,7 +192,7 @@ svg text.b { font-weight:600 }
 .dash { stroke-dasharray:5 4 }
 .hollow { stroke-width:1.2 }
 .axis { color:var(--muted); stroke-width:1 }
-text.idle, text.pending, text.grid, text.startup { color:var(--muted) }
+text.plan, text.idle, text.pending, text.grid, text.startup { color:var(--muted) }
 .mark { stroke:var(--paper); stroke-width:1 }
 .scroll { overflow-x:auto; margin:.6rem 0 }
 table { border-collapse:collapse; font-size:.87rem; min-width:min(100%,24rem) }

@@ -16,6 +16,8 @@ from reports.page import Axis, Bar, Line, Mark, Panel, Rule, clean
 _FONT: Final = 12.0
 _EM: Final = 0.59
 """Mean width of a character, in ems."""
+_FAR: Final = 1e5
+"""Pixels; whatever is farther away is out of sight as well there."""
 _HIGH: Final = 13.0
 _ASIDE: Final = (0.0, _HIGH, -_HIGH, 2 * _HIGH, -2 * _HIGH, 3 * _HIGH)
 """How far a name may stand below or above its point, best first."""
@@ -188,5 +190,5 @@ def n(value: float) -> str:
     >>> n(12.0), n(3.14159), n(-0.01)
     ('12', '3.1', '0')
     """
-    said = f"{value:.1f}".removesuffix(".0")
+    said = f"{min(max(value, -_FAR), _FAR):.1f}".removesuffix(".0")
     return "0" if said == "-0" else said

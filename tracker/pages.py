@@ -33,6 +33,7 @@ _DOCUMENTS: Final = (
     ("Status", "status"), ("Ledger", "ledger"), ("Interruptions", "interruptions"), ("Forecast", "forecast"),
 )  # fmt: skip
 _EVERYWHERE: Final = (("Metrics", "/metrics"), ("Readiness", "/readyz"), ("Health", "/healthz"))
+_NO_PAST: Final = Beside()
 _LARGEST_REPORT: Final = 32 << 20
 
 
@@ -77,7 +78,7 @@ class HtmlPages:
     def run(self, shown: Shown, *, alone: bool) -> str:
         """Return the page of one run, `alone` or one of several."""
         vitals, about = shown.vitals, self._about.get(shown.run, About())
-        beside = Beside()
+        beside = _NO_PAST
         if about.past is not None:
             about.past.want()
             beside = about.past.latest
