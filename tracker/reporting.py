@@ -22,7 +22,7 @@ from tracker.core.facts import Facts
 from tracker.core.series import Series, series, series_of, width_for
 from tracker.forecasting import Asked, ask
 from tracker.marks import StoredMarks
-from tracker.store import Reader
+from tracker.store import Reader, given_up, report_failures
 
 if TYPE_CHECKING:
     from reports.page import Page
@@ -41,7 +41,26 @@ def daily_of_store(config: Config, *, as_of_us: int) -> Daily:
         rejects = reader.reject_counts()
         unread = tuple(sorted(r.file_name for r in reader.reports() if r.collector is None and r.lines))
         book = Book(config.settings, marks=StoredMarks(reader))
-        return daily_of(book, reader, as_of_us=as_of_us, rejects=rejects, unrecognised=unread)
+        problems = _problems(reader, as_of_us)
+        return daily_of(
+            book, reader, as_of_us=as_of_us, rejects=rejects, unrecognised=unread, problems=problems
+        )
+
+
+def _problems(reader: Reader, as_of_us: int) -> tuple[str, ...]:
+    """Return what went wrong with reports and messages in the day before, in sentences."""
+    since_us = as_of_us - DAY_US - DAY_US // 8  # the report of yesterday, also where clocks changed
+    found = []
+    for row in report_failures(reader, since_us=since_us, until_us=as_of_us):
+        how = "is not whole" if row.state == "made" else "could not be made"
+        found.append(f"The {row.kind} report of {row.day} {how}: {row.problem.rstrip('.')}.")
+    lost: dict[tuple[str, str], int] = {}
+    for channel, _, error in given_up(reader, since_us=since_us, until_us=as_of_us):
+        lost[channel, error] = lost.get((channel, error), 0) + 1
+    found += [
+        f"{channel}: {count} given up: {error.rstrip('.')}." for (channel, error), count in lost.items()
+    ]
+    return tuple(found)
 
 
 def daily_of(
@@ -51,6 +70,7 @@ def daily_of(
     as_of_us: int,
     rejects: dict[str, int] | None = None,
     unrecognised: tuple[str, ...] = (),
+    problems: tuple[str, ...] = (),
 ) -> Daily:
     """Return the report's value of facts; every earlier moment is asked again, never looked up."""
     first = _began_us(ask(book, facts, as_of_us=as_of_us))
@@ -76,6 +96,7 @@ def daily_of(
             files=len(facts.streams()),
             unrecognised=unrecognised,
             rejects=found,
+            problems=problems,
             quiet_s=None if quiet is None else max(0, as_of_us - quiet) / 1e6,
         ),
     )

@@ -356,12 +356,27 @@ def report_rows(reader: Reader, *, since_day: str = "") -> list[ReportRow]:
 
 
 def report_failures(reader: Reader, *, since_us: int, until_us: int) -> list[ReportRow]:
-    """Return the reports that failed, or were made with something left out, in (since, until]."""
+    """Return the reports of [since, until) that failed, or were made with something left out.
+
+    What an earlier moment's report came to does not change any more: so a report may tell of it.
+    """
     found = reader._all(
-        f"{_REPORTS} WHERE problem <> '' AND as_of_us > ? AND as_of_us <= ? ORDER BY as_of_us, kind",
+        f"{_REPORTS} WHERE problem <> '' AND as_of_us >= ? AND as_of_us < ? ORDER BY as_of_us, kind",
         (since_us, until_us),
     )
     return [_as_report(row) for row in found]
+
+
+def given_up(reader: Reader, *, since_us: int, until_us: int) -> list[tuple[str, str, str]]:
+    """Return (channel, recipient, error) of letters that were given up in [since, until)."""
+    found = reader._all(
+        """
+        SELECT channel, recipient, error FROM outbox
+         WHERE state = 'dead' AND tried_us >= ? AND tried_us < ? ORDER BY tried_us, channel, recipient
+        """,
+        (since_us, until_us),
+    )
+    return [(row[0], row[1], row[2]) for row in found]
 
 
 def outbox_state(reader: Reader, *, lately_us: int) -> list[ChannelState]:
