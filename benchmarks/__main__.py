@@ -18,6 +18,7 @@ ALL = {
     "sidecar": "the sidecar: start, scrape, memory, CPU",
     "follow_files": "following files",
     "forecast_cost": "a forecast on a million readings",
+    "web_page": "the status page of 500 attempts",
 }
 
 

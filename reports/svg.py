@@ -26,6 +26,16 @@ _LABELLED_RIGHT: Final = 0.34
 _MOST_HINTS: Final = 150
 """Shapes of their own, each with its hint; where there are more, all of one kind are one shape."""
 
+_TICK: Final = 160
+"""Length of an upright stroke, tenths of a pixel."""
+_SHAPES: Final = {
+    "dot": "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
+    "tick": "m-1.7 -8h3.4v16h-3.4z",
+    "diamond": "m0 -5l4.5 5l-4.5 5l-4.5 -5z",
+    "up": "m0 -5l4.5 8.5h-9z",
+    "down": "m0 5l4.5 -8.5h-9z",
+}
+
 
 def svg(figure: Figure, *, width: int = WIDE) -> str:
     """Return a figure's drawing as one <svg> element of that width."""
@@ -153,14 +163,27 @@ def _many(bars: Sequence[Bar], box: Box) -> list[str]:
     """Return bars as thick level strokes in tenths of a pixel, each begun from the end of the one before."""
     paths: dict[tuple[str, int], list[str]] = {}
     pens: dict[tuple[str, int], tuple[int, int]] = {}
+    a, b, c, d = box.lines(10.0)
+    low, high = round(10 * box.left) - 20, round(10 * (box.left + box.width)) + 20
     for bar in bars:
-        x, y, width, height = (round(10 * value) for value in _rectangle(bar, box))
-        kind, middle = (bar.role, height), y + height // 2
-        at = pens.get(kind, (0, 0))
-        if middle == at[1] and x + width <= at[0]:
+        y0, y1 = round(c * bar.y0 + d), round(c * bar.y1 + d)
+        x, end = a * bar.x0 + b, a * bar.x1 + b
+        if end < x:
+            x, end = end, x
+        if end < low or x > high:
+            continue
+        x, end = round(x) if x > low else low, round(end) if end < high else high
+        width, height = end - x if end - x > 6 else 6, abs(y1 - y0) or 6
+        kind, middle = (bar.role, height), (y0 + y1) // 2
+        at_x, at_y = pens.get(kind, (0, 0))
+        if middle == at_y and x + width <= at_x:
             continue  # on the same pixel as the one before
-        paths.setdefault(kind, []).append(f"m{x - at[0]} {middle - at[1]}h{width}")
         pens[kind] = (x + width, middle)
+        step = f"m{x - at_x} {middle - at_y}h{width}"
+        if kind in paths:
+            paths[kind].append(step)
+        else:
+            paths[kind] = [step]
     inner = "".join(
         f'<path class="s {role}" stroke-width="{height}" d="{"".join(pieces)}"/>'
         for (role, height), pieces in paths.items()
@@ -213,18 +236,8 @@ def _fewer(points: Sequence[tuple[float, float]], width: float) -> Sequence[tupl
 
 
 def _path(points: Iterable[tuple[float, float]], box: Box) -> str:
-    return "M" + "L".join(f"{n(box.at_x(x))} {n(box.at_y(y))}" for x, y in points)
-
-
-_TICK: Final = 160
-"""Length of an upright stroke, tenths of a pixel."""
-_SHAPES: Final = {
-    "dot": "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
-    "tick": "m-1.7 -8h3.4v16h-3.4z",
-    "diamond": "m0 -5l4.5 5l-4.5 5l-4.5 -5z",
-    "up": "m0 -5l4.5 8.5h-9z",
-    "down": "m0 5l4.5 -8.5h-9z",
-}
+    a, b, c, d = box.lines()
+    return "M" + "L".join([f"{n(a * x + b)} {n(c * y + d)}" for x, y in points])
 
 
 def _marks(marks: Sequence[Mark], box: Box) -> list[str]:
@@ -249,8 +262,9 @@ def _many_ticks(marks: Sequence[Mark], box: Box) -> list[str]:
     """Return upright strokes as one path for each role."""
     paths: dict[str, list[str]] = {}
     pens: dict[str, tuple[int, int]] = {}
+    a, b, c, d = box.lines(10.0)
     for mark in marks:
-        x, y = round(10 * box.at_x(mark.x)), round(10 * box.at_y(mark.y)) + _TICK // 2
+        x, y = round(a * mark.x + b), round(c * mark.y + d) + _TICK // 2
         at = pens.get(mark.role, (0, 0))
         paths.setdefault(mark.role, []).append(f"m{x - at[0]} {y - at[1]}v-{_TICK}")
         pens[mark.role] = (x, y - _TICK)

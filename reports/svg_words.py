@@ -44,6 +44,13 @@ class Box:
         share = (value - self.y.low) / (self.y.high - self.y.low)
         return self.top + self.height * (share if self.y.flipped else 1 - share)
 
+    def lines(self, factor: float = 1.0) -> tuple[float, float, float, float]:
+        """Return a, b, c, d: x stands at a * x + b, y at c * y + d, in pixels times a factor."""
+        x, y = self.x, self.y
+        a = (self.at_x(x.high) - self.at_x(x.low)) / (x.high - x.low) * factor
+        c = (self.at_y(y.high) - self.at_y(y.low)) / (y.high - y.low) * factor
+        return a, self.at_x(x.low) * factor - a * x.low, c, self.at_y(y.low) * factor - c * y.low
+
     def has(self, x: float, y: float) -> bool:
         """Tell whether a point is inside."""
         return self.x.low <= x <= self.x.high and self.y.low <= y <= self.y.high
@@ -190,5 +197,5 @@ def n(value: float) -> str:
     >>> n(12.0), n(3.14159), n(-0.01)
     ('12', '3.1', '0')
     """
-    said = f"{min(max(value, -_FAR), _FAR):.1f}".removesuffix(".0")
+    said = f"{value if -_FAR < value < _FAR else _FAR if value > 0 else -_FAR:.1f}".removesuffix(".0")
     return "0" if said == "-0" else said
