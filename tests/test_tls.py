@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import socket
@@ -15,7 +14,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from tests.web_help import HASH, PASSWORD, TLS, USERS, Served, certificates
+from tests.web_help import HASH, PASSWORD, TLS, USERS, Served, basic, certificates
 from tracker import logins
 from tracker.clock import SystemClock
 from tracker.logins import GUESS_S, MOST_GUESSES, MOST_GUESSES_OF_ALL, Logins, cost_of
@@ -234,10 +233,6 @@ def door(monkeypatch: pytest.MonkeyPatch) -> tuple[Logins, Steps, list[bytes]]:
     monkeypatch.setattr(logins.bcrypt, "checkpw", counting)
     clock = Steps()
     return Logins({"prometheus": HASH.encode()}, clock=clock), clock, computed
-
-
-def basic(login: str) -> str:
-    return f"Basic {base64.b64encode(login.encode()).decode()}"
 
 
 def test_a_header_costs_one_hash_however_often_it_comes(door: tuple[Logins, Steps, list[bytes]]) -> None:

@@ -32,6 +32,11 @@ def certificates(folder: Path, *, name: str = "server", authority: trustme.CA | 
     return made
 
 
+def basic(login: str) -> str:
+    """Return the Authorization header of a name and password, as "name:password"."""
+    return f"Basic {base64.b64encode(login.encode()).decode()}"
+
+
 class Served:
     """A server with a web config; asks it as a client would."""
 
@@ -55,7 +60,7 @@ class Served:
             client = http.client.HTTPConnection(*place, timeout=10)
         headers = {}
         if login is not None:
-            authorization = f"Basic {base64.b64encode(login.encode()).decode()}"
+            authorization = basic(login)
         if authorization is not None:
             headers["Authorization"] = authorization
         try:
