@@ -19,7 +19,7 @@ from tracker.config import Config, parse
 from tracker.daily import Row, date_of, owed
 from tracker.post.make import Rendered, make
 from tracker.post.send import send_mails
-from tracker.store import Outbox, Reader, Writer, report_rows
+from tracker.store import Outbox, Reader, Writer, outbox_state, report_rows
 
 BEGIN_US = 1_767_600_000_000_000  # 2026-01-05T08:00:00Z
 HOUR_US = 3_600_000_000
@@ -72,8 +72,8 @@ def document(config: Config, as_of_us: int, name: str, limit_s: float) -> Render
     return Rendered(files={"txt": f"As of {as_of_us}.\n".encode()}, subject=f"as of {as_of_us}")
 
 
-def turn(config: Config, clock: KeptClock, reader: Reader, writer: Writer) -> None:
-    """What the children of the sidecar do in one go."""
+def turn(config: Config, clock: KeptClock, reader: Reader, writer: Writer) -> bool:
+    """What the children of the sidecar do in one go; tell whether all is done for now."""
     assert config.report is not None
     assert config.report.mail is not None
     rows = [
@@ -88,6 +88,15 @@ def turn(config: Config, clock: KeptClock, reader: Reader, writer: Writer) -> No
         make(outbox, config, kind=slot.kind, day=slot.day, zone=slot.zone, as_of_us=due.as_of_us,
              clock=clock, render=document)  # fmt: skip
     send_mails(outbox, config.report.mail, clock=clock)
+    waiting = [one for one in outbox_state(reader, lately_us=0) if one.queued]
+    return not waiting and all(
+        row.state == "made" for row in report_rows(reader, since_day=newest_day(clock))
+    )
+
+
+def newest_day(clock: KeptClock) -> str:
+    """The date of the newest moment at 07:00 UTC."""
+    return date_of(clock.now_us() - 7 * HOUR_US).isoformat()
 
 
 def one_turn(config: Config, clock: KeptClock, *, kill_at: int = 0) -> None:
@@ -155,8 +164,8 @@ def days(folder: Path, port: int, policy: str, count: int) -> int:
     def play() -> None:
         with Reader(config.store) as reader, Writer(config.store, durable=True) as writer:
             while clock.now_us() < BEGIN_US + count * DAY_US:
-                turn(config, clock, reader, writer)
-                clock.advance(12 * HOUR_US)
+                done = turn(config, clock, reader, writer)
+                clock.advance(12 * HOUR_US if done else HOUR_US // 6)
 
     while not forked(play, kill_after_s=chance.uniform(0.005, 0.6)):
         kills += 1
