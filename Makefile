@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 SOURCE := tracker collectors reports tests benchmarks docs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check lint bench forecast-study docs dashboards wheel sbom audit clean
+.PHONY: help demo test check lint bench forecast-study changes-study torture docs examples dashboards wheel sbom audit clean
 
 help:
 	@echo "make demo    a whole run in one minute, from bundled simulated logs"
@@ -17,7 +17,10 @@ help:
 	@echo "make lint    lint, types and contracts only"
 	@echo "make bench   the figures we promise, each beside a peer's"
 	@echo "make forecast-study   replay simulated and real runs, write docs/forecast.md anew (minutes)"
+	@echo "make changes-study    count false alarms on simulated steady runs, write docs/changes.md anew (minutes)"
+	@echo "make torture   1,000 kills and disks taken away, write docs/reliability.md anew (an hour; some of it as root)"
 	@echo "make docs    write the generated pages of docs/ anew"
+	@echo "make examples   print the example reports of docs/examples/ anew, from simulated runs"
 	@echo "make dashboards   write configs/grafana/dashboards/ anew from its code"
 	@echo "make wheel   build the distribution into dist/"
 	@echo "make sbom    what the installed product is made of, CycloneDX, into dist/"
@@ -46,13 +49,22 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 bench: $(READY)
-	@for bench in $(filter-out benchmarks/forecast_study.py,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+	@for bench in $(filter-out benchmarks/forecast_study.py benchmarks/changes_study.py,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
 
 forecast-study: $(READY)
 	$(BIN)/python benchmarks/forecast_study.py --out docs/forecast.md
 
+changes-study: $(READY)
+	$(BIN)/python benchmarks/changes_study.py --out docs/changes.md
+
+torture: $(READY)
+	$(BIN)/python -m tests.torture --kills $(or $(KILLS),1000) --keep --out docs/reliability.md
+
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+
+examples: $(READY)
+	$(BIN)/python docs/examples/make.py
 
 dashboards: $(READY)
 	$(BIN)/python configs/grafana/build.py
