@@ -6,11 +6,11 @@ Pure: coordinates are finished numbers of the core. One without data is None, ne
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from reports.daily_axes import from_zero, number_axis, time_axis
-from reports.daily_words import Dates, cause, short, whole_per_cent
+from reports.daily_words import Dates, cause, minus, share_of, short, whole_per_cent
 from reports.numbers import hours, per_cent, scaled
 from reports.page import Axis, Band, Bar, Drawing, Figure, Key, Line, Mark, Panel, Role, Rule, Tick, Words
 from tracker.core.changes import Change
@@ -114,7 +114,7 @@ def finish_figure(daily: Daily, when: Dates) -> Figure | None:
     alt = (
         f"Median forecast finish: {when.short_day(_middle(first))} as told on "
         f"{when.time(first.as_of_us)}, {when.short_day(q.p50)} as told on {when.time(last.as_of_us)}, "
-        f"with 80 percent between {when.short_day(q.p10)} and {when.short_day(q.p90)}."
+        f"80 percent of outcomes: {when.span(q.p10, q.p90)}."
     )
     if plan is not None:
         alt += f" The plan finishes on {when.short_day(plan)}."
@@ -308,8 +308,8 @@ def _waterfall(title: str, gpu_us: Mapping[str, int], spent: Sequence[str], *, n
 
 
 def _amount(gpu_us: int, whole: int, *, share: bool) -> str:
-    text = hours(gpu_us / 3.6e9) + (f" · {per_cent(gpu_us / whole)}" if share else "")
-    return text.replace("-", "−")
+    amount = minus(hours(gpu_us / 3.6e9))
+    return f"{amount} · {share_of(gpu_us, whole)}" if share else amount
 
 
 # -- how fast it is ---------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def speed_figure(daily: Daily, when: Dates) -> Figure | None:
         told.append(f"MFU over time: {per_cent(s.mfu.productive_ratio)} over all productive time")
     if s.step_time_s is not None:
         told.append(f"the last step took {_seconds(s.step_time_s)}")
-    told += [f"{_changed(c)} on {when.time(c.at_us)}" for c in daily.changes.changes[-3:]]
+    told += [f"{_changed(c)} on {when.time(c.at_us)}" for c in daily.shifts[-3:]]
     alt = "; ".join(told) or "Step time over time"
     return Figure(
         name="speed",
@@ -370,18 +370,18 @@ _CHANGES: Final[Mapping[str, Role]] = {"slower": "problem", "faster": "good", "o
 
 
 def _change_rules(daily: Daily, low: float, high: float) -> tuple[Rule, ...]:
-    shown = [c for c in daily.changes.changes if low <= c.at_us <= high][-_CHANGES_SHOWN:]
+    """Return an upright line for each change; where a slow-down ended, a line without a word."""
+    shown = [c for c in daily.changes.changes if low <= c.at_us <= high][-2 * _CHANGES_SHOWN :]
+    named = set(daily.shifts[-_CHANGES_SHOWN:])
     return tuple(
-        Rule(
-            at=float(c.at_us),
-            across="x",
-            role=_CHANGES[c.sort],
-            label=""
-            if c.sort == "operating_point"
-            else f"{'+' if c.ratio > 1 else '−'}{abs(c.ratio - 1) * 100:.0f} %",
-        )
-        for c in shown
+        Rule(at=float(c.at_us), across="x", role=_CHANGES[c.sort], label=_percent(c, named)) for c in shown
     )
+
+
+def _percent(change: Change, named: Collection[Change]) -> str:
+    if change.sort == "operating_point" or change not in named:
+        return ""
+    return f"{'+' if change.ratio > 1 else '−'}{abs(change.ratio - 1) * 100:.0f} %"
 
 
 def _seconds(value: float) -> str:

@@ -54,7 +54,7 @@ def _finish(daily: Daily, when: Dates) -> KeyFigure | None:
         name, convention = "Finished", f"at {when.at(q.p50):%H:%M} {when.zone_name}"
     else:
         name = "Finish, median"
-        convention = f"80 %: {when.short_day(q.p10)} to {when.short_day(q.p90)}"
+        convention = f"80 %: {when.span(q.p10, q.p90)}"
         if f.basis == "plan":
             convention += "; from the plan"
     return KeyFigure(

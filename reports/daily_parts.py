@@ -15,8 +15,11 @@ from reports.daily_words import (
     cause,
     length,
     many,
+    minus,
     money,
     number,
+    share_of,
+    short,
     signed,
     whole_per_cent,
 )
@@ -121,12 +124,11 @@ def _spent_words(daily: Daily) -> list[str]:
 
 
 def _hours(gpu_us: int) -> str:
-    text = hours(gpu_us / 3.6e9)
-    return text.replace("-", "−")
+    return minus(hours(gpu_us / 3.6e9))
 
 
 def _share(part: int, whole: int) -> str:
-    return per_cent(part / whole).replace("-", "−") if whole else UNKNOWN
+    return share_of(part, whole) if whole else UNKNOWN
 
 
 # -- speed ------------------------------------------------------------------------------------------
@@ -156,14 +158,14 @@ def speed_blocks(daily: Daily, when: Dates) -> list[Block]:
         if s.reported.ours_flop_per_s is not None:
             claim += f"; ours is {s.reported.ours_flop_per_s / 1e12:,.1f} by {s.mfu.flop_method}"
         found.append(Paragraph(text=f"{claim}. {s.reported.explained}"))
-    if daily.changes.changes:
+    if daily.shifts:
         found.append(_changes_table(daily, when))
     return found
 
 
 def _changes_table(daily: Daily, when: Dates) -> Table:
-    told = daily.changes.changes[-_CHANGES:]
-    left = len(daily.changes.changes) - len(told)
+    told = daily.shifts[-_CHANGES:]
+    left = len(daily.shifts) - len(told)
     rows = []
     for c in told:
         pace = c.sort != "operating_point"
@@ -395,10 +397,13 @@ def _variance_table(daily: Daily) -> Table:
 
 
 def _rates_table(daily: Daily) -> Table:
-    rows = [_rate_row(chain, daily.differs.get(chain.name, ())) for chain in daily.chains]
+    rows = [
+        _rate_row(chain, daily.sizes.get(chain.name), daily.differs.get(chain.name, ()))
+        for chain in daily.chains
+    ]
     return Table(
         title="GPU-hours per 10¹² tokens: plan, run, and published runs that stand near",
-        headings=("", ">GPU-hours", ">MFU", ">goodput", ">MFU, allocated", "what differs"),
+        headings=("", ">active", ">GPU-hours", ">MFU", ">goodput", ">MFU, allocated", "what differs"),
         rows=rows,
         notes=[
             "GPU-hours per token grow with the model: compare the share of peak over all allocated time, and "
@@ -407,10 +412,11 @@ def _rates_table(daily: Daily) -> Table:
     )
 
 
-def _rate_row(chain: Chain, differs: Sequence[str]) -> list[str]:
+def _rate_row(chain: Chain, size: float | None, differs: Sequence[str]) -> list[str]:
     name = {"plan": "the plan", "run": "this run"}.get(chain.kind, chain.name)
     return [
         name,
+        short(size),
         hours(chain.gpu_hours_per_trillion_tokens),
         per_cent(chain.mfu_ratio),
         per_cent(chain.goodput_ratio),
@@ -517,7 +523,7 @@ def _conventions(daily: Daily) -> list[str]:
         told = ", ".join(f"{d.name} {per_cent(d.ratio)}" for d in others)
         found.append(f"Goodput by other definitions: {told}.")
     if daily.plan is not None and daily.plan.assumed:
-        found.append(f"Assumed in the plan, nobody gave it: {', '.join(daily.plan.assumed)}.")
+        found.append(f"In the plan without a source: {', '.join(daily.plan.assumed)}.")
     if daily.forecast is not None and daily.forecast.assumptions:
         found += [f"Forecast: {shortened(text, 260)}." for text in daily.forecast.assumptions[:3]]
     found.append(

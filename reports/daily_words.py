@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reports.numbers import UNKNOWN, hours, scaled
+from reports.numbers import UNKNOWN, hours, per_cent, scaled
 from reports.page import Tone, shortened
 from tracker.core.daily import Compared, Daily, Period, StopGroup
 
@@ -85,6 +85,13 @@ class Dates:
     def of(self, moment: dt.datetime) -> str:
         """Return the day of an aware moment."""
         return self.day((moment - _EPOCH) / dt.timedelta(microseconds=1))
+
+    def span(self, low_us: float | None, high_us: float | None) -> str:
+        """Return "12 Mar to 18 Mar", with times where both are of one day."""
+        low, high = self.short_day(low_us), self.short_day(high_us)
+        if low_us is not None and high_us is not None and low == high:
+            return f"{low} {self.at(low_us):%H:%M} to {self.at(high_us):%H:%M}"
+        return f"{low} to {high}"
 
     def full(self, at_us: float) -> str:
         """Return "14 March 2026, 09:20 UTC"."""
@@ -187,6 +194,26 @@ def signed(text: str, change: float) -> str:
     '−4.8'
     """
     return ("+" if change > 0 else "−") + text if text.strip("0.") else text
+
+
+def minus(text: str) -> str:
+    """Return a number with a real minus, and none before zero.
+
+    >>> minus("-12.0"), minus("-0.0 %"), minus("5")
+    ('−12.0', '0.0 %', '5')
+    """
+    if text.startswith("-") and not any(c in "123456789" for c in text):
+        return text[1:]
+    return text.replace("-", "−")
+
+
+def share_of(part: float, whole: float) -> str:
+    """Return a part of a whole in per cent.
+
+    >>> share_of(1, 8), share_of(-1, 100_000)
+    ('12.5 %', '0.0 %')
+    """
+    return minus(per_cent(part / whole))
 
 
 def apart(ratio: float | None, more: str = "above", less: str = "below") -> str:
@@ -302,7 +329,7 @@ def _finish(daily: Daily, when: Dates) -> str:
         return f"{text}, by the plan alone: no rate was measured yet"
     if _young(daily):
         q = f.finish_us
-        spread = "" if q.p90 is None else f" (80 %: {when.short_day(q.p10)} to {when.short_day(q.p90)})"
+        spread = "" if q.p90 is None else f" (80 %: {when.span(q.p10, q.p90)})"
         return f"too early to be sure: less than an hour of steps points to {when.day(middle)}{spread}"
     return text
 
@@ -386,7 +413,9 @@ def stops_said(day: Period) -> str:
     top, alone = found
     if alone or top.kind == "planned":
         return _group(top)
-    return f"{many(day.unexpected, 'interruption', 'interruptions')}, mostly {_group(top)}"
+    these = number(top.count) if top.count > 1 else "one"
+    all_of_them = many(day.unexpected, "interruption", "interruptions")
+    return f"{all_of_them}, {these} of them {_group(top).removeprefix(number(top.count)).strip()}"
 
 
 def _group(group: StopGroup) -> str:

@@ -22,6 +22,7 @@ _PRINTED: Final = 1.22
 """Printed size of a word over the size it was measured with: the printed face is smaller and narrower."""
 _FONT_SIZE: Final = re.compile(r"font-size: ([0-9.]+)px")
 _MM: Final = 1 / 25.4
+_ACROSS: Final = ("axes fraction", "data")
 _PICTURE_MM: Final = 130.0
 """Width on paper that a picture for mail is laid out for."""
 _APART_PT: Final = 8.0
@@ -132,6 +133,7 @@ def _fill(axes: Any, panel: Panel) -> None:
         x, bottom, top = zip(*band.points, strict=True)
         axes.fill_between(x, bottom, top, color=PAPER[band.role], alpha=0.16, linewidth=0, zorder=1.5)
     _bars(axes, panel.bars)
+    crowded = any(line.thin for line in panel.lines)  # a label on them could not be read
     for rule in panel.rules:
         style: dict[str, Any] = {
             "color": PAPER[rule.role], "linewidth": 0.7, "linestyle": (0, (4, 2.5)) if rule.dashed else "-",
@@ -139,9 +141,10 @@ def _fill(axes: Any, panel: Panel) -> None:
         }  # fmt: skip
         if rule.across == "y":
             axes.axhline(rule.at, **style)
-            _beside(
-                axes, rule.label, (0.0, rule.at), ("axes fraction", "data"), (2, 2), rule.role, va="bottom"
-            )
+            if crowded:
+                _beside(axes, rule.label, (1.0, rule.at), _ACROSS, (3, 0), rule.role, va="center")
+            else:
+                _beside(axes, rule.label, (0.0, rule.at), _ACROSS, (2, 2), rule.role, va="bottom")
         else:
             axes.axvline(rule.at, **style)
             _beside(axes, rule.label, (rule.at, 1.0), ("data", "axes fraction"), (2, -1), rule.role, va="top")
@@ -235,6 +238,8 @@ def _ends(axes: Any, panel: Panel) -> None:
         right = (x - panel.x.low) / (panel.x.high - panel.x.low) > 0.8
         side = (-4, "right") if right else (5, "left")
         up = 4 if right else -4 if isinstance(item, Mark) else 0
+        if item.role == "run" and right and y < 0.95 * panel.y.ticks[-1].at:
+            up = -11  # below the line, where what it is compared with does not run
         axes.annotate(
             clean(label), (x, y), xytext=(side[0], near - at + up), textcoords="offset points", ha=side[1],
             va="bottom" if right else "center", color=PAPER[item.role], annotation_clip=False, zorder=6,

@@ -176,20 +176,33 @@ def _table(table: Table) -> dict[str, Any]:
 
 def pdf(data: dict[str, Any]) -> bytes:
     """Return the PDF of a `document`: tagged (PDF/UA-1), its fonts embedded."""
-    import typst
-
-    fonts = _fonts()
-    ready = _each(_drawn(data), _printable(fonts / "DejaVuSans.ttf"))
-    made: bytes = typst.compile(  # type: ignore[call-overload]  # its type variables need one type for all
-        resources.files("reports").joinpath("page.typ").read_bytes(),
+    made: bytes = _set(
+        data,
         format="pdf",
-        sys_inputs={"page": json.dumps(ready)},
-        font_paths=[str(fonts)],
-        ignore_system_fonts=True,
         pdf_standards="ua-1",
         timestamp=dt.datetime(**data["date"], tzinfo=dt.UTC),
     )
     return made
+
+
+def first_page(data: dict[str, Any], *, dots_per_inch: float) -> bytes:
+    """Return the first page of a `document` as PNG."""
+    made: bytes | list[bytes] = _set(data, format="png", ppi=dots_per_inch)
+    return made[0] if isinstance(made, list) else made
+
+
+def _set(data: dict[str, Any], **more: Any) -> Any:
+    import typst
+
+    fonts = _fonts()
+    ready = _each(_drawn(data), _printable(fonts / "DejaVuSans.ttf"))
+    return typst.compile(
+        resources.files("reports").joinpath("page.typ").read_bytes(),
+        sys_inputs={"page": json.dumps(ready)},
+        font_paths=[str(fonts)],
+        ignore_system_fonts=True,
+        **more,
+    )
 
 
 def _fonts() -> Path:

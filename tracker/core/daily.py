@@ -228,6 +228,8 @@ class Daily:
     """Plan and run, then the published runs that stand nearest, in the order of their file."""
     differs: Mapping[str, tuple[str, ...]]
     """What stands between the run and each published run, by its name."""
+    sizes: Mapping[str, float]
+    """Active parameters by the name of a chain, as far as known."""
     definitions: tuple[GoodputByDefinition, ...]
     series: Series
     """Tokens, step time and MFU over time."""
@@ -236,6 +238,12 @@ class Daily:
     money: Costs | None
     energy: Drawn | None
     health: Health
+
+    @property
+    def shifts(self) -> tuple[Change, ...]:
+        """Return the changes without those that only end a slow-down, which says how long it lasted."""
+        ends = {c.ended_us for c in self.changes.changes if c.sort == "slower"}
+        return tuple(c for c in self.changes.changes if c.sort != "faster" or c.at_us not in ends)
 
     @property
     def slowed(self) -> Change | None:
@@ -299,6 +307,7 @@ def daily(
         advice=_advice(snapshot),
         chains=(*chains_of(snapshot), *published),
         differs={row.name: _differs(row.name, point) for row in published},
+        sizes=_sizes(snapshot, published),
         definitions=goodput_definitions(run_facts(snapshot)) if snapshot.attempts else (),
         series=series or Series(),
         changes=changes or Changes(),
@@ -546,6 +555,15 @@ def _nearest(snapshot: Snapshot, point: Mapping[str, object]) -> tuple[Chain, ..
 
     near = sorted(rows, key=far)[:_PUBLISHED]
     return tuple(row for row in rows if row in near)
+
+
+def _sizes(snapshot: Snapshot, published: Sequence[Chain]) -> dict[str, float]:
+    found = {row.name: find_run(row.name).active_params for row in published}
+    settings = snapshot.settings
+    own = settings.model.active_params if settings is not None else None
+    if own is not None:
+        found |= {row.name: own for row in chains_of(snapshot)}
+    return found
 
 
 def _differs(name: str, point: Mapping[str, object]) -> tuple[str, ...]:
