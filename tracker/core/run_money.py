@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -116,7 +117,22 @@ def stamp(at_us: int) -> str:
 
 
 def costs(snapshot: Snapshot) -> Costs | None:
-    """Return what the run has cost so far; None where no GPU count is known. Money needs a price."""
+    """Return what the run has cost so far; None where no GPU count is known. Money needs a price.
+
+    The answer for the latest snapshots is remembered: every part of a page asks for it.
+    """
+    for known, found in tuple(_remembered):
+        if known is snapshot:
+            return found
+    made = _costs(snapshot)
+    _remembered.append((snapshot, made))
+    return made
+
+
+_remembered: Final[deque[tuple[Snapshot, Costs | None]]] = deque(maxlen=2)
+
+
+def _costs(snapshot: Snapshot) -> Costs | None:
     if snapshot.gpu_us is None:
         return None
     prices = _prices(snapshot)
