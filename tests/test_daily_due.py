@@ -132,7 +132,7 @@ def test_a_report_in_time_tells_of_its_moment_and_a_late_one_of_now() -> None:
 
     assert in_time is not None
     assert late is not None
-    assert (in_time.as_of_us, late.as_of_us) == (base, base + LATE_US + 1)
+    assert (in_time.as_of_us, late.as_of_us) == (base, base + LATE_US)  # in whole seconds
 
 
 def test_one_that_was_begun_is_begun_again_for_the_same_moment() -> None:

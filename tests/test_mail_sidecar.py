@@ -209,7 +209,7 @@ def test_what_is_known_of_it_is_on_the_page(world: World) -> None:
     assert [c.channel for c in told.channels] == ["mail", "webhook oncall"]
     (report,) = told.reports
     assert (report.schedule, report.failed_tries, report.last_made_us) == ("daily", 0, None)
-    assert report.next_us == NOON_US + 19 * H_US
+    assert report.next_us == NOON_US - 5 * H_US  # it is late
     with Store.open_writer(world.store, durable=True) as writer:
         outbox = Outbox(writer)
         row = outbox.claim("daily", "2026-01-05", "UTC", as_of_us=7, now_us=1, retry_us=lambda _: 1)
@@ -218,6 +218,27 @@ def test_what_is_known_of_it_is_on_the_page(world: World) -> None:
     world.turn()
     assert "the daily report of 2026-01-05 is not made yet: no room on the disk" in world.errands.problem
     assert world.errands.told(Vitals()).reports[0].failed_tries == 1
+    world.made("2026-01-05")
+    world.turn()
+    assert world.errands.told(Vitals()).reports[0].next_us == NOON_US + 19 * H_US
+
+
+def test_a_finished_run_has_one_more_report_and_then_none(world: World) -> None:
+    """Until it goes on."""
+    done = Now(run("finished"))
+    world.turn(done)
+    (begun,) = world.turn(done, after_us=2 * H_US) or [["", "", "2026-01-05"]]
+    assert begun[2] == "2026-01-05"
+    with Store.open_writer(world.store, durable=True) as writer:
+        outbox = Outbox(writer)
+        row = outbox.claim("daily", "2026-01-05", "UTC", as_of_us=NOON_US + 3 * H_US, now_us=world.clock.us,
+                           retry_us=lambda _: 1)  # fmt: skip
+        outbox.made(row, letter=None, recipients=(), files=(), now_us=world.clock.us)
+    world.children["_report"].ended = True
+    assert world.turn(done) == []
+    assert world.turn(done, after_us=24 * H_US) == []
+    assert world.errands.told(Vitals()).reports[0].next_us is None
+    assert len(world.turn(Now(run("running", 2)), after_us=700_000_000)) == 1
 
 
 def test_a_child_that_takes_too_long_is_ended_with_what_it_began(tmp_path: Path) -> None:

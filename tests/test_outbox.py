@@ -361,7 +361,7 @@ def test_killed_at_every_statement_a_day_is_delivered_all_the_same(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("policy", "count"), [("resend", "400"), ("hold", "120")])
+@pytest.mark.parametrize(("policy", "count"), [("resend", "400"), ("hold", "60")])
 def test_days_under_kill_9(tmp_path: Path, box: Box, policy: str, count: str) -> None:
     """Every day delivered; what came twice came under the same Message-ID, and with "hold" nothing did."""
     with mail_server(box) as port:

@@ -21,6 +21,7 @@ FIRST_RETRY_US: Final = 60_000_000
 LAST_RETRY_US: Final = 3_600_000_000
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US: Final = dt.timedelta(microseconds=1)
+_SECOND_US: Final = 1_000_000
 _LOOK_BACK: Final = 9
 """Days; in any eight there is one of every name."""
 
@@ -127,7 +128,7 @@ def owed(schedule: Schedule, rows: Iterable[Row], *, now_us: int) -> Due | None:
                 begun = row
     if begun is None:
         late = now_us - slot.at_us > LATE_US
-        return Due(slot=slot, as_of_us=now_us if late else slot.at_us)
+        return Due(slot=slot, as_of_us=now_us - now_us % _SECOND_US if late else slot.at_us)
     if now_us < begun.not_before_us <= now_us + LONGEST_WAIT_US:
         return None
     return Due(slot=slot, as_of_us=begun.as_of_us)

@@ -101,6 +101,7 @@ class Child:
             self.problem = f"{self._what} took longer than {self._limit_s:.0f} s and was ended"
             return True
         os.set_blocking(child.stdout.fileno(), False)  # a grandchild may still hold the other end
+        text = b""
         with contextlib.suppress(BlockingIOError):
             text = child.stdout.read(_LARGEST) or b""
         last = text.decode("utf-8", "replace").strip().splitlines()[-1:]
@@ -258,9 +259,27 @@ class Errands:
                 schedule=one.name,
                 last_made_us=made.get(one.name),
                 failed_tries=_failed_tries(current.get(one.name)),
-                next_us=daily.following(one, now_us),
+                next_us=self._next_report(one, now_us),
             )
             for one in self._schedules
+        )
+
+    def _next_report(self, schedule: daily.Schedule, now_us: int) -> int | None:
+        """Return when the next report is due, or was where it is not made yet; None after the last one."""
+        if self._told_all(schedule):
+            return None
+        slot = daily.newest(schedule, now_us)
+        done = any(row.state == "made" and (row.kind, row.day) == (slot.kind, slot.day) for row in self._rows)
+        return daily.following(schedule, now_us) if done else slot.at_us
+
+    def _told_all(self, schedule: daily.Schedule) -> bool:
+        """Tell whether a run that is finished has had its last report: nobody wants one a day for ever."""
+        run = self._seen
+        if run is None or run.state != "finished" or not run.attempts:
+            return False
+        end_us = max(line.end_us or line.start_us for line in run.attempts)
+        return any(
+            row.state == "made" and row.kind == schedule.name and row.as_of_us >= end_us for row in self._rows
         )
 
     def close(self) -> None:
@@ -333,6 +352,8 @@ class Errands:
         rows = [_row(row) for row in self._rows]
         moments = []
         for schedule in self._schedules:
+            if self._told_all(schedule):
+                continue
             due = daily.owed(schedule, rows, now_us=now_us)
             if due is None:
                 moments.append(daily.next_look(schedule, rows, now_us=now_us))
