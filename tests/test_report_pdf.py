@@ -255,6 +255,24 @@ def test_without_typst_the_message_says_what_to_install(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["typst", "matplotlib"])
+def test_the_doctor_says_what_is_missing_for_a_pdf(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """One clear sentence each, and none where all is there."""
+    assert rendering.lacks() == ""
+    real = rendering.find_spec
+    monkeypatch.setattr(rendering, "find_spec", lambda asked: None if asked == name else real(asked))
+
+    assert rendering.lacks().endswith(f"pip install {name}")
+
+
+def test_the_doctor_says_that_a_font_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Spec:
+        submodule_search_locations = (str(tmp_path),)
+
+    monkeypatch.setattr(rendering, "find_spec", lambda asked: Spec())
+    assert "DejaVu Sans is missing" in rendering.lacks()
+
+
 def test_an_empty_page_is_plain_data() -> None:
     page = Page(
         title="t", run="r", as_of_us=0, as_of="a", state="waiting", verdict="v", tone="plain", sections=()

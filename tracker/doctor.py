@@ -290,5 +290,10 @@ def _out(config: Config, clock: Clock) -> Iterator[Finding]:
         return
     from tracker.post import checkup
 
+    if config.report is not None:
+        from tracker.rendering import lacks
+
+        missing = lacks()
+        yield Finding("wrong" if missing else "ok", "report", missing or "PDF: typst and its fonts are there")
     for level, about, text in checkup.look(config, clock=clock):
         yield Finding(level, about, text)

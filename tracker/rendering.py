@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -43,6 +45,21 @@ def pictures(
     body = _child({"make": "png", "figures": asked, "width_px": width_px}, "the pictures", limit_s)
     found: dict[str, bytes] = msgspec.json.decode(body, type=dict[str, bytes])
     return found
+
+
+def lacks() -> str:
+    """Return what is missing for a PDF and what to do, without loading anything; empty where all is there."""
+    for name in ("typst", "matplotlib"):
+        if find_spec(name) is None:
+            return f"{name} is not installed, so there will be text and HTML but no PDF: pip install {name}"
+    found = find_spec("matplotlib")
+    places = list(found.submodule_search_locations or ()) if found is not None else []
+    fonts = [Path(place) / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf" for place in places]
+    if not any(font.is_file() for font in fonts):
+        return (
+            "matplotlib's own font DejaVu Sans is missing, so there will be no PDF: install matplotlib anew"
+        )
+    return ""
 
 
 def _child(request: object, what: str, limit_s: float) -> bytes:
