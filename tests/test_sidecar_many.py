@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,17 +38,13 @@ from tracker.member import FORECAST_OF_MANY_S, LOOK_S, RunNow
 from tracker.scheduler import RunJobs
 from tracker.sidecar import SLICE_S
 from tracker.store.errors import StoreInUse, StoreNewer
+from tracker.store.lock import WriteLock
 from tracker.vitals import JobVitals, Vitals
 
 
 def of_run(exporter: Exporter, name: str) -> dict[str, float]:
     """Return a family's values by run."""
-    found = {}
-    for family in text_string_to_metric_families(exporter.render()[0].decode()):
-        for sample in family.samples:
-            if sample.name == name:
-                found[sample.labels["run"]] = float(sample.value)
-    return found
+    return of_page(exporter.render()[0].decode(), name)
 
 
 # -- the loop -------------------------------------------------------------------------------------------
@@ -493,3 +491,71 @@ def test_runs_come_and_go_with_their_files(tmp_path: Path) -> None:
     finally:
         running.process.kill()
         running.process.wait()
+        running._out.close()
+
+
+@pytest.mark.slow
+def test_a_store_that_goes_wrong_under_it_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+    """Locked, of a newer version, deleted: the page stays up, the run says so, and comes back."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "train.log", range(1, 11))
+        toml(tmp_path / name, "run.toml", name)
+    running = Running(tmp_path, more=("-c", "*/run.toml"))
+    store = tmp_path / "b" / "run.db"
+
+    def up() -> dict[str, float]:
+        return of_page(running.get("/metrics")[1], "tracker_store_up")
+
+    def problem() -> str:
+        runs = json.loads(running.get("/api/v1/runs")[1])["runs"]
+        return " ".join(next(one["problems"] for one in runs if one["run"] == "b"))
+
+    def step(run: str) -> float | None:
+        return of_page(running.get("/metrics")[1], "training_step").get(run)
+
+    try:
+        until(lambda: step("a") == step("b") == 10, f"not read: {running.said}")
+        lock = WriteLock(store)
+        with lock.held():
+            write(tmp_path / "b" / "train.log", range(11, 21))
+            until(lambda: up() == {"a": 1, "b": 0}, f"not told: {running.said}")
+            assert "held by another process" in problem()
+            write(tmp_path / "a" / "train.log", range(11, 21))
+            until(lambda: step("a") == 20, "the other run stood still")
+            assert step("b") == 10
+        lock.close()
+        until(lambda: step("b") == 20, f"it did not come back: {running.said}")
+
+        with contextlib.closing(sqlite3.connect(store)) as database:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            database.execute("PRAGMA user_version = 999")
+        (tmp_path / "b" / "run.toml").write_text((tmp_path / "b" / "run.toml").read_text() + "[report]\n")
+        running.process.send_signal(signal.SIGHUP)
+        until(lambda: "999" in problem(), f"not told: {running.said}")
+        assert up() == {"a": 1, "b": 0}
+        assert running.get("/runs/b")[0] == 200
+        with contextlib.closing(sqlite3.connect(store)) as database:
+            database.execute(f"PRAGMA user_version = {version}")
+        until(lambda: step("b") == 20, f"it did not come back: {running.said}")
+
+        for path in (tmp_path / "b").glob("run.db*"):
+            path.unlink()
+        write(tmp_path / "b" / "train.log", range(21, 31))
+        until(lambda: step("b") == 30, f"it did not come back: {running.said}")
+        assert step("a") == 20
+        assert "Traceback" not in running.said
+    finally:
+        running.process.kill()
+        running.process.wait()
+        running._out.close()
+
+
+def of_page(page: str, name: str) -> dict[str, float]:
+    """Return a family's values by run, of a page of text."""
+    found = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.name == name:
+                found[sample.labels["run"]] = float(sample.value)
+    return found

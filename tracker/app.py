@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracker import config as configuration
 from tracker.config import Config, ConfigError
@@ -24,6 +24,7 @@ from tracker.core.summary import snapshot
 from tracker.interfaces import Clock, Collector, Context
 from tracker.marks import StoredMarks
 from tracker.store import Reader, stored_version
+from tracker.store.lock import WAIT_S
 
 if TYPE_CHECKING:
     from tracker.clock import SystemClock
@@ -78,11 +79,15 @@ def check(path: Path) -> list[Finding]:
     return list(doctor.look(config, clock=SystemClock(), recognise=recognise))
 
 
-def open_work(config: Config, clock: Clock) -> OpenWork:
+LOCK_WAIT_S: Final = 1.0
+"""How long the sidecar waits for a store that another process is writing: other runs wait with it."""
+
+
+def open_work(config: Config, clock: Clock, *, wait_s: float = WAIT_S) -> OpenWork:
     """Open the store of a config with all that works on it; the caller closes it."""
     from tracker.work import OpenWork
 
-    return OpenWork(config, clock=clock, formats=_formats)
+    return OpenWork(config, clock=clock, formats=_formats, wait_s=wait_s)
 
 
 def _formats() -> tuple[Mapping[str, Collector], Detect]:
@@ -141,6 +146,9 @@ def run_sidecar(
     limits = [config.limits for config in configs.loaded]
     stand_back(nice=max(one.nice for one in limits), oom_score_adj=max(one.oom_score_adj for one in limits))
     clock, gate = SystemClock(), Gate()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: clock.stop())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again
     web = _web_config(serve.web_config, clock)
     exporter = Exporter(
         version=__version__, clock=clock, workings=lambda: _workings(sidecar, server, web)
@@ -156,8 +164,6 @@ def run_sidecar(
         server=server,
         edges=lambda config: edges_of(config, clock=clock, gate=gate, pages=pages),
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: clock.stop())
     signal.signal(signal.SIGHUP, lambda *_: sidecar.reload())
     sidecar.run()
 
@@ -205,7 +211,7 @@ def edges_of(config: Config, *, clock: SystemClock, gate: Gate, pages: HtmlPages
     )
     sends = config.report is not None or bool(config.webhooks)
     return Edges(
-        open_work=lambda: open_work(config, clock),
+        open_work=lambda: open_work(config, clock, wait_s=LOCK_WAIT_S),
         outlook=Outlook(config.path, clock=clock),
         parts=(*((Errands(config, clock=clock, gate=gate),) if sends else ()), past),
     )

@@ -18,6 +18,7 @@ from tracker.core.summary import snapshot
 from tracker.interfaces import Clock, Collector
 from tracker.marks import StoredMarks
 from tracker.store import Reader, RunLock, Writer, migrate_in_child
+from tracker.store.lock import WAIT_S
 from tracker.vitals import SourceVitals, Vitals
 
 if TYPE_CHECKING:
@@ -36,8 +37,10 @@ def as_it_is(facts: Facts) -> Facts:
 class OpenWork:
     """Opens everything, making or migrating the store first; close it, or use it as a context manager."""
 
-    def __init__(self, config: Config, *, clock: Clock, formats: Formats) -> None:
+    def __init__(self, config: Config, *, clock: Clock, formats: Formats, wait_s: float = WAIT_S) -> None:
         """Raises the store's errors: in use, newer, not to be written ...
+
+        `wait_s`: how long to wait for another process that is writing the store.
 
         `formats` is asked at the first reading: loading every collector takes a quarter of a second, and
         what is stored can be shown before.
@@ -52,7 +55,7 @@ class OpenWork:
         with ExitStack() as opened:
             self._lock = RunLock(config.store, started_at=iso(clock.now_us()) or "")
             opened.callback(self._lock.close)
-            self._writer = opened.enter_context(Writer(config.store))
+            self._writer = opened.enter_context(Writer(config.store, wait_s=wait_s))
             self._reader = opened.enter_context(Reader(config.store))
             self._marks = StoredMarks(self._reader, self._writer)
             self._book = Book(config.settings, marks=self._marks)
