@@ -42,10 +42,11 @@ def run(
     """Follow the logs, serve the metrics: the sidecar.
 
     For one run, or for many in one process. Reads what is new, keeps the numbers fresh, and serves
-    /metrics, /readyz, /healthz, the pages at / and /runs/NAME, and the documents at /api/v1/runs,
-    /api/v1/status and /api/v1/ledger (?run=NAME where there are several). SIGTERM and SIGINT stop it
-    cleanly; on an existing store it goes on where it was. SIGHUP reads the configs again; a file that comes
-    into a folder or pattern is found within a minute.
+    /metrics, /readyz, /healthz, the pages at / and /runs/NAME, the latest report at /report.pdf, and the
+    documents at /api/v1/runs, /api/v1/status, /api/v1/ledger, /api/v1/interruptions and /api/v1/forecast
+    (?run=NAME where there are several). SIGTERM and SIGINT stop it cleanly; on an existing store it goes on
+    where it was. SIGHUP reads the configs again; a file that comes into a folder or pattern is found within
+    a minute.
 
     \b
     Examples:
