@@ -215,7 +215,7 @@ class Member:
         self._parts = edges.parts
         self._gate = gate
         self._jobs = jobs
-        self._jobs.every("checkpoint", _CHECKPOINT_S, self._tidy)
+        self._jobs.every("checkpoint", _CHECKPOINT_S, self._tidy, at_once=True)
         for part in self._parts:
             part.attend(self._jobs)
         self._publish_to = publish

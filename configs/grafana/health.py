@@ -278,10 +278,48 @@ WORKING: Final = (
     ),
 )
 
+REPORTING: Final = (
+    Panel(
+        kind="table",
+        title="Reports",
+        unit="short",
+        wide=12,
+        tall=7,
+        says="When the next report of each schedule is due, and how often the one that is due now has failed.",
+        queries=(
+            Query(expr="1000 * tracker_report_next_timestamp_seconds{@}", now=True, rows=True),
+            Query(expr="tracker_report_failed_tries{@}", now=True, rows=True),
+        ),
+        hidden=("job", "instance"),
+        columns={
+            "run": ("run", ""),
+            "schedule": ("schedule", ""),
+            "Value #A": ("next", "dateTimeAsIso"),
+            "Value #B": ("failed tries", "short"),
+        },
+    ),
+    Panel(
+        kind="lines",
+        title="Mail and messages",
+        unit="short",
+        wide=12,
+        tall=7,
+        low=0,
+        says="By what became of them, one for each recipient. `dead` was given up: somebody should look.",
+        queries=(Query(expr="tracker_outbox_letters{@}", legend="{{run}}: {{channel}}, {{state}}"),),
+    ),
+)
+
 BOARD: Final = Board(
     uid="tracker-health",
     title="Tracker health",
     says="The trackers themselves: do they read, store, forecast and report?",
-    rows=(("Now", NOW), ("Reading", READING), ("Storing", STORING), ("Working", WORKING)),
+    rows=(
+        ("Now", NOW),
+        ("Reading", READING),
+        ("Storing", STORING),
+        ("Working", WORKING),
+        ("Reporting", REPORTING),
+    ),
     since="now-6h",
 )
