@@ -41,6 +41,12 @@ from tracker.store import (
 from tracker.vitals import ChannelVitals, ReportVitals, Vitals
 
 SEND_LIMIT_S: Final = 300.0
+LOCK_WAIT_S: Final = 1.0
+"""For the store's write lock; where somebody holds it longer, the next snapshot tells."""
+APART_S: Final = 5.0
+"""Between two beginnings of the same child."""
+FIRST_REST_S: Final = 30.0
+MOST_REST_S: Final = 1800.0
 GRACE_S: Final = 2.0
 """How long somebody who is sending may go on once told to stop."""
 CHECK_S: Final = 3600.0
@@ -61,6 +67,8 @@ class Child:
         self._child: subprocess.Popen[bytes] | None = None
         self._limit_s = 0.0
         self._until_s = 0.0
+        self._failed = 0
+        self._rests_until_s = float("-inf")
         self.problem = ""
         """Why the last one failed; empty where it did not."""
 
@@ -69,10 +77,16 @@ class Child:
         """Whether it is at work."""
         return self._child is not None
 
+    @property
+    def rests_s(self) -> float:
+        """How long it may not begin yet: one that fails at once must not be begun at every turn."""
+        return max(0.0, self._rests_until_s - self._clock.monotonic_s())
+
     def begin(self, arguments: Sequence[str], *, folder: Path, limit_s: float) -> None:
-        """Start it, unless it runs."""
-        if self._child is not None:
+        """Start it, unless it runs or rests."""
+        if self._child is not None or self.rests_s > 0:
             return
+        self._rest(APART_S)
         try:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-m", *arguments],
@@ -83,7 +97,7 @@ class Child:
                 start_new_session=True,
             )
         except OSError as error:
-            self.problem = f"{self._what} could not be started: {error.strerror or error}"
+            self._fails(f"could not be started: {error.strerror or error}")
             return
         self._limit_s = limit_s
         self._until_s = self._clock.monotonic_s() + limit_s
@@ -98,7 +112,7 @@ class Child:
             if self._clock.monotonic_s() <= self._until_s:
                 return False
             self.close()
-            self.problem = f"{self._what} took longer than {self._limit_s:.0f} s and was ended"
+            self._fails(f"took longer than {self._limit_s:.0f} s and was ended")
             return True
         os.set_blocking(child.stdout.fileno(), False)  # a grandchild may still hold the other end
         text = b""
@@ -106,8 +120,11 @@ class Child:
             text = child.stdout.read(_LARGEST) or b""
         last = text.decode("utf-8", "replace").strip().splitlines()[-1:]
         said = "".join(c if c.isprintable() else "?" for c in (last[0] if last else "no word")[:300])
-        self.problem = "" if status == 0 else f"{self._what} failed: {said}"
         self._forget()
+        if status == 0:
+            self._failed, self.problem = 0, ""
+        else:
+            self._fails(f"failed: {said}")
         return True
 
     def ask_to_stop(self) -> None:
@@ -128,6 +145,14 @@ class Child:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(5.0)
         self._forget()
+
+    def _fails(self, how: str) -> None:
+        self.problem = f"{self._what} {how}"
+        self._failed += 1
+        self._rest(min(MOST_REST_S, FIRST_REST_S * 2.0 ** min(self._failed - 1, 10)))
+
+    def _rest(self, seconds: float) -> None:
+        self._rests_until_s = self._clock.monotonic_s() + seconds
 
     def _forget(self) -> None:
         if self._child is not None and self._child.stdout is not None:
@@ -321,7 +346,7 @@ class Errands:
                 fresh[hook.name] = told
             letters += [_letter(event, hook, now_us) for event in events if event.name in hook.events]
         if keep or letters:
-            with Writer(self._config.store, durable=True) as writer:
+            with Writer(self._config.store, durable=True, wait_s=LOCK_WAIT_S) as writer:
                 Outbox(writer).queue(letters, now_us=now_us, keep=keep)
             self._woken = self._woken or bool(letters)
         self._told = fresh
@@ -357,9 +382,13 @@ class Errands:
             due = daily.owed(schedule, rows, now_us=now_us)
             if due is None:
                 moments.append(daily.next_look(schedule, rows, now_us=now_us))
+            elif self._report.busy:
+                continue
+            elif self._report.rests_s > 0:
+                moments.append(now_us + int(self._report.rests_s * 1e6))
             elif not settled or not self._gate.enter(self):
                 moments.append(now_us + _SECOND_US)
-            elif not self._report.busy:
+            else:
                 assert self._config.report is not None
                 self._report.begin(
                     [
@@ -375,7 +404,7 @@ class Errands:
                 )
                 if not self._report.busy:  # it could not even be started
                     self._gate.leave(self)
-                    moments.append(now_us + daily.FIRST_RETRY_US)
+                    moments.append(now_us + _SECOND_US)
         return moments
 
     def _letters(self, now_us: int) -> list[int]:
@@ -389,6 +418,9 @@ class Errands:
             waiting = [one.next_us for one in self._channels if one.next_us is not None and mine(one.channel)]
             if not waiting or child.busy:
                 continue
+            if child.rests_s > 0:
+                moments.append(now_us + int(child.rests_s * 1e6))
+                continue
             next_us = min(waiting)
             if now_us < next_us <= now_us + retry.FURTHEST_US:
                 moments.append(next_us)
@@ -399,7 +431,7 @@ class Errands:
                 limit_s=SEND_LIMIT_S,
             )
             if not child.busy:
-                moments.append(now_us + retry.MINUTE_US)
+                moments.append(now_us + _SECOND_US)
         return moments
 
     @property

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from tracker.store.errors import StoreReadOnly
 from tracker.store.lock import MODE
 from tracker.store.reader import Reader
 from tracker.store.rows import clean
@@ -214,7 +215,12 @@ class Outbox:
     def sending(self, by: SendBy) -> Iterator[bool]:
         """Hold the right to send mails, or webhooks, inside the block; False where another one has it."""
         path = self._writer.path.with_name(f"{self._writer.path.name}.sending-{by}")
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
+        except OSError as error:
+            raise StoreReadOnly(
+                f"{path} cannot be opened ({error.strerror}). Its folder must be writable for who sends."
+            ) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
