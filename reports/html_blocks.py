@@ -141,7 +141,8 @@ def table(one: Table) -> str:
     caption = f"<caption><span>{title}</span></caption>" if title else ""
     below = "".join(f"<p>{lines(note)}" for note in one.notes)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{title or "Table"}">'
+        f'<div class="scroll" tabindex="0" role="{"region" if title else "group"}" '
+        f'aria-label="{title or "Table"}">'
         f'<table class="{style}">{caption}<thead><tr>{names}<tbody>{rows}{foot}</table></div>'
         + (f'<div class="notes">{below}</div>' if below else "")
     )

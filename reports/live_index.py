@@ -53,7 +53,7 @@ def index_page(rows: Sequence[IndexRow], *, version: str, links: Sequence[tuple[
     foot = "".join(f'<li><a href="{text(path)}">{text(words)}</a>' for words, path in links)
     inside = (
         f'{header("Training runs", "", f"<p role=status>{said}</p>")}<main id="main">'
-        '<section aria-label="All runs"><div class="scroll" tabindex="0" role="region" aria-label="All runs">'
+        '<section><div class="scroll" tabindex="0" role="region" aria-label="All runs">'
         f'<table class="index {numeric}"><caption class="sr">All runs, the one that needs somebody first'
         f"</caption><thead><tr>{names}<tbody>{body}</table></div></section></main>"
         f"<footer><ul>{foot}</ul><p>run-telemetry {text(version)}</p></footer>"

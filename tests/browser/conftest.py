@@ -139,9 +139,9 @@ def worlds(tmp_path: Path) -> Iterator[Callable[..., World]]:
     """Begin runs of a test's own: a preset, or what a folder holds; all end with the test."""
     made: list[World] = []
 
-    def one(what: str | Path, **more: Any) -> World:
+    def one(what: str | Path, *options: str, **more: Any) -> World:
         if isinstance(what, Path):
-            made.append(follow(what))
+            made.append(follow(what, *options))
         else:
             made.append(begin(tmp_path / f"run{len(made)}", what, **more))
         return made[-1]

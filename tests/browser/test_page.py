@@ -12,7 +12,7 @@ import pytest
 
 from reports.numbers import count, hours, per_cent
 from tests.browser.conftest import DESK, PHONE, Witness
-from tests.browser.world import World
+from tests.browser.world import World, lay_out
 from tests.test_sidecar import CONFIG, until, write
 
 Look = Callable[..., Witness]
@@ -117,6 +117,40 @@ def test_the_keyboard_reaches_everything(demo: World, look: Look) -> None:
     page.focus("#evidence summary")
     page.keyboard.press("Enter")
     assert page.evaluate("document.querySelector('#evidence details').open")
+
+
+def test_the_past_arrives_while_somebody_looks(demo: World, look: Look) -> None:
+    """What a child finds out is added to the open page: changes since a day before, figures over time."""
+    witness = look(demo.url)
+    page = witness.page
+    witness.ask_until(lambda: page.locator("#figure-tokens").count() == 1, "the past does not come")
+
+    assert "changes since" in words(witness, "header")
+    assert page.locator("#figure-finish .wide > svg").is_visible()
+    assert not page.locator("#figure-finish .narrow > svg").is_visible()
+    assert witness.said == []
+
+
+def test_several_runs_have_an_index_that_leads_to_each(
+    tmp_path: Path, worlds: Callable[..., World], look: Look, axe: str
+) -> None:
+    """Names with slashes, quotes and marks too; the one that needs somebody stands first."""
+    for name, title in (("young", "a/b <i> & 'c'"), ("stalled", "😀 100%")):
+        lay_out(tmp_path / name, name, gpus=64, title=title)
+    world = worlds(tmp_path, "--config", "*/run.toml")
+    witness = look(world.url, bypass_csp=True)
+    page = witness.page
+    rows = page.eval_on_selector_all("tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.innerText))")
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document)")
+
+    assert [row[:2] for row in rows] == [["😀 100%", "stalled"], ["a/b <i> & 'c'", "running"]]
+    assert [one["id"] for one in found["violations"]] == []
+    page.click("text=a/b")
+    assert page.inner_text("h1") == "a/b <i> & 'c'"
+    page.click("text=All runs")
+    assert page.title() == "Training runs"
+    assert witness.said == []
 
 
 def test_it_follows_without_losing_your_place(

@@ -65,9 +65,9 @@ def begin(folder: Path, name: str = "demo", **more: Any) -> World:
     return follow(folder)
 
 
-def follow(folder: Path) -> World:
-    """Start a sidecar in a folder that holds a run.toml, and wait until it is ready."""
-    world = World(folder, Running(folder))
+def follow(folder: Path, *options: str) -> World:
+    """Start a sidecar in a folder, on its run.toml or with options of its own; wait until it is ready."""
+    world = World(folder, Running(folder, more=options))
     try:
         until(lambda: "listening on" in world.sidecar.said, "it does not start", limit_s=60)
         until(lambda: world.sidecar.get("/readyz")[0] == 200, "it is not ready", limit_s=60)
