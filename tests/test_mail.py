@@ -132,6 +132,7 @@ def test_a_hostile_run_name_stays_a_name() -> None:
     assert set(mail.keys()) == set(parsed(a_letter()).keys())
 
 
+@settings(deadline=None)
 @given(run=st.text(max_size=80), verdict=st.text(max_size=200))
 def test_any_text_makes_one_ascii_line_of_subject_and_a_plain_file_name(run: str, verdict: str) -> None:
     """Whatever a run is called."""
@@ -166,6 +167,7 @@ def test_message_ids_differ_by_every_part() -> None:
     assert len(ids) == 6
 
 
+@settings(deadline=None)
 @given(attempts=st.integers(1, 10_000), ident=st.text(max_size=20))
 def test_the_wait_grows_to_a_day_and_is_the_same_each_time(attempts: int, ident: str) -> None:
     """With up to a quarter of jitter."""

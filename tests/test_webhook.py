@@ -118,7 +118,7 @@ def test_an_event_says_what_and_why() -> None:
 HOSTILE = st.text(max_size=400) | st.just("<!channel> *x* `y` [a](http://b) @here \x1b[31m\u202e" * 20)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(words=HOSTILE, name=st.text(min_size=1, max_size=300))
 def test_words_of_a_log_are_bounded_and_change_no_shape(words: str, name: str) -> None:
     """In all three; no line break, no escape, nothing that formats."""
@@ -155,6 +155,7 @@ def test_more_events_than_anybody_reads_are_counted() -> None:
     assert len(json.loads(body("generic", "r", events))["events"]) == 50
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(STATES), st.integers(0, 3)), min_size=1, max_size=12))
 def test_a_restart_of_the_tracker_at_any_moment_changes_nothing(moves: list[tuple[str, int]]) -> None:
     """What was told is all that it needs: the same snapshot again tells nothing."""

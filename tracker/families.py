@@ -434,7 +434,7 @@ FAMILIES: Final = (
            _own(lambda v: v.disk_size_bytes)),
     Family("tracker_job_last_success_timestamp_seconds", "gauge", "When a periodic job last succeeded.",
            _own_by(lambda v: [((j.name,), _seconds(j.last_success_us)) for j in v.jobs]), ("job_name",),
-           "checkpoint: keeps the store's write-ahead log short; report_NAME, report_check: look what is due"),
+           "checkpoint: keeps the store's write-ahead log short; report_NAME, report_check: what is due"),
     Family("tracker_job_duration_seconds", "gauge", "How long a periodic job last took.",
            _own_by(lambda v: [((j.name,), j.last_duration_s) for j in v.jobs]), ("job_name",), "likewise"),
     Family("tracker_job_failures_total", "counter", "Runs of a periodic job that failed.",
