@@ -56,13 +56,20 @@ class Asked:
         )
 
 
-def ask(book: Book, facts: Facts, *, as_of_us: int, since_us: int | None = None, rejects: int = 0) -> Asked:
+def ask(
+    book: Book,
+    facts: Facts,
+    *,
+    as_of_us: int,
+    since_us: int | None = None,
+    rejects: int = 0,
+    earlier: Forecast | None = None,
+) -> Asked:
     """Return the run and its forecast as of a moment, told against the forecast of an earlier moment.
 
     The earlier one is made again from the facts of then, never looked up: so the answer follows from
-    the facts, the settings and the two moments alone.
+    the facts, the settings and the two moments alone. Who has just asked that moment gives `earlier`.
     """
-    earlier = None
     if since_us is not None and since_us < as_of_us:
         earlier = _ask(book, facts, since_us, None, 0).forecast  # the book goes on from there
     return _ask(book, facts, as_of_us, earlier, rejects)

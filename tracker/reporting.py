@@ -20,6 +20,7 @@ from tracker.core.changes import Changes, changes_of
 from tracker.core.daily import DAY_US, Daily, Health, daily, history_moments
 from tracker.core.facts import Facts
 from tracker.core.series import Series, series, series_of, width_for
+from tracker.core.summary import snapshot
 from tracker.forecasting import Asked, ask
 from tracker.marks import StoredMarks
 from tracker.store import Reader, given_up, report_failures
@@ -73,16 +74,23 @@ def daily_of(
     problems: tuple[str, ...] = (),
 ) -> Daily:
     """Return the report's value of facts; every earlier moment is asked again, never looked up."""
-    first = _began_us(ask(book, facts, as_of_us=as_of_us))
-    until = as_of_us
-    asked: dict[int, Asked] = {}
-    wanted = {as_of_us - DAY_US, as_of_us - 2 * DAY_US} if first is not None else set()
-    moments = history_moments(first, until)
-    for at_us in sorted({*moments, *(at for at in wanted if first is not None and at > first)}):
-        asked[at_us] = ask(book, facts, as_of_us=at_us)  # the book goes on from the one before
+    shot = snapshot(book, facts, as_of_us=as_of_us)
+    first = min((line.start_us for line in shot.attempts), default=None)
+    ended = shot.last_reading_us if shot.state == "finished" else None
+    moments = history_moments(first, as_of_us if ended is None else ended)
+    yesterday, before_that = as_of_us - DAY_US, as_of_us - 2 * DAY_US
+    wanted = {at for at in (yesterday, before_that) if first is not None and at > first}
+    # the book goes on from one moment to the next
+    asked = {at: ask(book, facts, as_of_us=at) for at in sorted({*moments, *wanted})}
+    before, earlier = asked.get(yesterday), asked.get(before_that)
     found = rejects or {}
-    now = ask(book, facts, as_of_us=as_of_us, since_us=as_of_us - DAY_US, rejects=sum(found.values()))
-    before, earlier = asked.get(as_of_us - DAY_US), asked.get(as_of_us - 2 * DAY_US)
+    now = ask(
+        book,
+        facts,
+        as_of_us=as_of_us,
+        rejects=sum(found.values()),
+        earlier=before.forecast if before is not None else None,
+    )
     quiet = now.snapshot.last_reading_us
     over_time, changed = _over_time(book, facts, now, as_of_us)
     return daily(
@@ -100,11 +108,6 @@ def daily_of(
             quiet_s=None if quiet is None else max(0, as_of_us - quiet) / 1e6,
         ),
     )
-
-
-def _began_us(asked: Asked) -> int | None:
-    lines = asked.snapshot.attempts
-    return min(line.start_us for line in lines) if lines else None
 
 
 def _over_time(book: Book, facts: Facts, now: Asked, as_of_us: int) -> tuple[Series, Changes]:
