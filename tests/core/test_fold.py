@@ -112,13 +112,24 @@ def test_steady_logs_fold_alike_both_ways(told: list[Reading | Event], cut: int)
     assert state(fold_of(frame, steady + told)) == state(fold_of(frame, steady + told, short=False))
 
 
+def test_a_count_that_no_machine_holds_does_not_stop_the_fold() -> None:
+    """A broken log may say anything; the minute series keeps the largest number it can."""
+    frame = Frame(start_us=T0, resume_step=0, sequence_length=1 << 40)
+    fold = fold_of(frame, [Reading(n, T0 + 90 * n * S, n, S, samples=n << 40) for n in range(1, 4)])
+
+    assert len(fold.series) == 9
+    assert fold.series[-1] == (1 << 63) - 1
+    assert Fold.from_bytes(frame, fold.to_bytes()) == fold
+
+
 @pytest.mark.slow
 @given(frame=FRAMES, told=records(), at=st.integers(0, 25))
 @settings(max_examples=150, deadline=None)
 def test_a_fold_can_be_put_down_and_taken_up(frame: Frame, told: list[Reading | Event], at: int) -> None:
-    """Through JSON, anywhere: the rest folds as if nothing had happened."""
+    """Through JSON and through bytes, anywhere: the rest folds as if nothing had happened."""
     half = fold_of(frame, told[:at])
     again = Fold.from_json(frame, json.loads(json.dumps(half.to_json())))
+    assert Fold.from_bytes(frame, half.to_bytes()) == again
     for record in told[at:]:
         if isinstance(record, Reading):
             again.reading(record)
