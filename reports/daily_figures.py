@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from reports.daily_axes import from_zero, number_axis, time_axis
-from reports.daily_words import Dates, cause, minus, share_of, short, whole_per_cent
+from reports.daily_words import Dates, cause, minus, share_of, short
 from reports.numbers import hours, per_cent, scaled
 from reports.page import Axis, Band, Bar, Drawing, Figure, Key, Line, Mark, Panel, Role, Rule, Tick, Words
 from tracker.core.changes import Change
@@ -323,7 +323,7 @@ def speed_figure(daily: Daily, when: Dates) -> Figure | None:
     step = [(p, p.step_time_s) for p in points if p.step_time_s is not None]
     if len(mfu) >= 3:
         plan = daily.plan.mfu_ratio if daily.plan is not None else None
-        panels.append(_over_time(mfu, when, daily, "MFU of executed steps", whole_per_cent, plan=plan))
+        panels.append(_over_time(mfu, when, daily, "MFU of executed steps", _ratio, plan=plan))
     if len(step) >= 3:
         panels.append(_over_time(step, when, daily, "Step time", _seconds))
     if not panels:
@@ -382,6 +382,10 @@ def _percent(change: Change, named: Collection[Change]) -> str:
     if change.sort == "operating_point" or change not in named:
         return ""
     return f"{'+' if change.ratio > 1 else '−'}{abs(change.ratio - 1) * 100:.0f} %"
+
+
+def _ratio(value: float) -> str:
+    return f"{value * 100:.3g} %"
 
 
 def _seconds(value: float) -> str:

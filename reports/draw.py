@@ -22,6 +22,7 @@ _PRINTED: Final = 1.22
 """Printed size of a word over the size it was measured with: the printed face is smaller and narrower."""
 _FONT_SIZE: Final = re.compile(r"font-size: ([0-9.]+)px")
 _MM: Final = 1 / 25.4
+_FEW: Final = 60
 _ACROSS: Final = ("axes fraction", "data")
 _PICTURE_MM: Final = 130.0
 """Width on paper that a picture for mail is laid out for."""
@@ -206,7 +207,7 @@ def _marks(axes: Any, marks: Sequence[Mark]) -> None:
             LineCollection(
                 [((m.x, m.y - 0.44), (m.x, m.y + 0.44)) for m in ticks],
                 colors=[PAPER[m.role] for m in ticks],
-                linewidths=1.5,
+                linewidths=1.5 if len(ticks) <= _FEW else 0.9,
                 zorder=4.0,
             ),
             autolim=False,
