@@ -79,14 +79,22 @@ class Box:
         return [str(message["Message-ID"]) for message in self.parsed()]
 
 
+class _Bound(Controller):
+    """A controller whose port is bound before it starts: nobody else can take it meanwhile."""
+
+    def __init__(self, box: Box, **options: Any) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        port = self.listener.getsockname()[1]
+        super().__init__(box, hostname="127.0.0.1", port=port, ready_timeout=20, **options)
+
+    def _create_server(self) -> Any:
+        return self.loop.create_server(self._factory_invoker, sock=self.listener, ssl=self.ssl_context)
+
+
 @contextmanager
 def mail_server(box: Box, **options: Any) -> Iterator[int]:
     """Serve on 127.0.0.1; yield the port."""
-    controller = Controller(box, hostname="127.0.0.1", port=0, ready_timeout=10, **options)
-    # port 0: the controller's own first connection needs the number that the system gave
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        controller.port = probe.getsockname()[1]
+    controller = _Bound(box, **options)
     controller.start()
     try:
         yield controller.port
