@@ -68,6 +68,11 @@ class Place:
         self.sidecar = Sidecar(self.folder, foresees=False, under=under)
         return self.sidecar
 
+    def another(self) -> Sidecar:
+        """Start a second one on the same store."""
+        (self.folder / "other.toml").write_text((self.folder / "run.toml").read_text())
+        return Sidecar(self.folder, "other.toml", foresees=False)
+
     def running(self) -> Sidecar:
         assert self.sidecar is not None
         return self.sidecar
@@ -319,11 +324,41 @@ def second(there: Place, seen: Seen) -> None:
     first = there.start()
     there.third()
     there.up()
-    other = Sidecar(there.folder, foresees=False)
+    other = there.another()
     _refused(other, seen, f"process {first.process.pid} on ")
     there.third()
     there.up()
     _compare(there, seen, None)
+
+
+def mark_deleted(there: Place, seen: Seen) -> None:
+    """A program that tidies up deletes the sidecar's mark, and a second one starts: one goes on."""
+    first = there.start()
+    there.third()
+    there.up()
+    before = content(there.store)
+    Path(f"{there.store}.running").unlink()
+    other = there.another()
+    there.third()
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends and not _refused_one(first, other):
+        there.stage.play(1, 0.2)
+    said = [line for line in first.said.splitlines() if ".running was deleted" in line]
+    seen.message = said[0] if said else ""
+    if not said or not _refused_one(first, other):
+        seen.faults.append(f"both work on it: {first.said[-800:]}\n{other.said[-800:]}")
+    goes, stays = (other, first) if other.process.poll() is not None else (first, other)
+    if goes.process.poll() is None and goes.stop() != 0:
+        seen.faults.append(f"it did not end well: {goes.said[-800:]}")
+    goes.end()
+    there.sidecar = stays
+    there.up()
+    _compare(there, seen, before)
+
+
+def _refused_one(first: Sidecar, other: Sidecar) -> bool:
+    """Whether one of two sidecars has given way: ended, or up without the store."""
+    return other.process.poll() == 1 or "in use by another" in first.said
 
 
 def newer(there: Place, seen: Seen) -> None:
@@ -388,6 +423,7 @@ FAULTS: Final[Mapping[str, Callable[[Place, Seen], None]]] = {
     "pages overwritten": damaged,
     "store of a newer version": newer,
     "a second sidecar": second,
+    "its mark deleted, a second sidecar": mark_deleted,
     "a mount that may be shared (bindfs)": over_the_network,
 }
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from tracker.store.errors import StoreBusy, StoreInUse, StoreReadOnly
+from tracker.store.errors import StoreBusy, StoreGone, StoreInUse, StoreReadOnly
 
 WAIT_S: Final = 30.0
 """How long a writer waits for another one; a transaction takes milliseconds, `compact` seconds."""
@@ -115,6 +115,18 @@ class RunLock:
                 "one a store of its own ([store] path)."
             )
         _note(self._fd, json.dumps(asdict(owner)).encode() + b"\n", whole=True)
+
+    def require(self) -> None:
+        """Raise StoreGone unless the mark is still there: whoever finds none may have begun work too.
+
+        A program that tidies up old files may have deleted it. The caller then lets go of everything and
+        claims the store anew, or learns who has it now.
+        """
+        if self._fd < 0 or not _same_file(self._fd, self.path):
+            raise StoreGone(
+                f"{self.path} was deleted while a sidecar worked on the store. The store is claimed and "
+                "opened anew; keep programs that delete old files (tmpfiles, tmpwatch) away from its folder."
+            )
 
     def close(self) -> None:
         """Give the store free."""

@@ -20,7 +20,7 @@ from tracker.store.batch import Mark, StoredStream, StreamBatch
 from tracker.store.commit import PlacesOf, next_revision, store_batch, stored_streams
 from tracker.store.connection import BUSY_MS, Journal, journal_for, open_writable
 from tracker.store.errors import StoreError, StoreGone, explained
-from tracker.store.lock import WAIT_S, WriteLock
+from tracker.store.lock import WAIT_S, RunLock, WriteLock
 from tracker.store.rows import LARGEST_STREAM, clean
 from tracker.store.schema import real, require_current, stored_version
 
@@ -43,16 +43,19 @@ class Writer:
         durable: bool = False,
         journal: Journal | None = None,
         wait_s: float = WAIT_S,
+        owner: RunLock | None = None,
     ) -> None:
         """Open an existing, migrated store.
 
         `durable` makes every commit wait for the disk (mail queue, corrections). `journal` overrides the
-        choice by file system. Raises the errors of `tracker.store.errors`.
+        choice by file system. `owner` is the mark of the one sidecar: no fact is stored once it is gone.
+        Raises the errors of `tracker.store.errors`.
         """
         self.path = real(path)
         require_current(stored_version(self.path), self.path)
         self.journal: Journal = journal if journal is not None else journal_for(self.path)
         self._wait_s = wait_s
+        self._owner = owner
         self._mutex = threading.RLock()
         self._lock = WriteLock(self.path)
         self._places: PlacesOf = {}
@@ -165,6 +168,8 @@ class Writer:
         places: PlacesOf = {}
         stored = 0
         with self.transaction() as connection:
+            if self._owner is not None:
+                self._owner.require()
             revision = next_revision(connection)
             scheduler = False
             for batch in batches:
