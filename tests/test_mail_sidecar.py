@@ -24,7 +24,8 @@ from tests.test_webhook import receiver, run
 from tracker.config import Config, parse
 from tracker.core.snapshot import Snapshot
 from tracker.gate import Gate
-from tracker.post.errands import Child, Errands
+from tracker.post.child import Child
+from tracker.post.errands import Errands
 from tracker.store import Outbox, Reader, Store, outbox_state, report_rows
 from tracker.vitals import Vitals
 

@@ -11,14 +11,10 @@ from tracker.store.batch import Changes, Mark, NewStream, StoredStream, StreamBa
 from tracker.store.connection import Journal
 from tracker.store.forecasts import keep_forecast
 from tracker.store.lock import WAIT_S, Owner, RunLock, own_files, running
-from tracker.store.outbox import (
-    Address,
+from tracker.store.outbox import Address, Letter, Outbox, Settled, Waiting
+from tracker.store.outcomes import (
     ChannelState,
-    Letter,
-    Outbox,
     ReportRow,
-    Settled,
-    Waiting,
     given_up,
     outbox_state,
     report_failures,

@@ -9,6 +9,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +30,8 @@ SCHEMA_VERSION: Final = 4
 """Number of the last migration; kept in the header's user_version by the migration itself."""
 APPLICATION_ID: Final = 0x54524B31
 """Marks the file as ours ("TRK1")."""
+_STEPS_TABLE: Final = "_sqlite_migrations"
+"""Where sqlite-utils notes which steps were taken; made before the first one."""
 _CHILD_LIMIT_S: Final = 3600.0
 
 
@@ -37,17 +41,37 @@ def real(path: str | Path) -> Path:
 
 
 def version_of(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the schema version of an open database; 0 for an empty one, StoreForeign for another's."""
-    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    """Return the schema version of an open database; 0 for an empty one, StoreForeign for another's.
+
+    One whose making was cut off before its first step counts as empty.
+    """
+    with _one_state(connection):
+        application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        others: int = connection.execute(
+            "SELECT count(*) FROM sqlite_master WHERE tbl_name <> ?", (_STEPS_TABLE,)
+        ).fetchone()[0]
     if application == APPLICATION_ID:
         return version
-    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if others:
         raise StoreForeign(
             f"{path} is a database of another program, not a store of the tracker. Nothing was changed; "
             "give [store] path another name."
         )
     return 0
+
+
+@contextmanager
+def _one_state(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let the block see one committed state: somebody may be making the store at this moment."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def require_current(version: int, path: Path) -> None:
