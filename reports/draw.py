@@ -181,8 +181,8 @@ def _bars(axes: Any, bars: Sequence[Bar]) -> None:
                     PolyCollection(
                         [((b.x0, b.y0), (b.x1, b.y0), (b.x1, b.y1), (b.x0, b.y1)) for b in own],
                         facecolors="none" if hollow else PAPER[role],
-                        edgecolors=PAPER[role] if hollow else "none",
-                        linewidths=0.7 if hollow else 0,
+                        edgecolors=PAPER[role],
+                        linewidths=0.7 if hollow else 0.25,  # the thinnest bar is still seen
                         zorder=2.5,
                     ),
                     autolim=False,

@@ -97,7 +97,7 @@ def daily_of(
         now.snapshot,
         before=before.snapshot if before is not None else None,
         earlier=earlier.snapshot if earlier is not None else None,
-        history=[asked[at].forecast for at in moments],
+        history=[one.forecast for one in asked.values()],
         series=over_time,
         changes=changed,
         health=Health(

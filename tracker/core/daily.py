@@ -45,7 +45,7 @@ _HOUR_US: Final = 3_600_000_000
 _STEPS_US: Final = tuple(
     [hours * _HOUR_US for hours in (1, 2, 4, 6, 12)] + [days * DAY_US for days in (1, 2, 4, 7, 14, 28)]
 )
-_MOMENTS: Final = 10
+_MOMENTS: Final = 12
 _PUBLISHED: Final = 4
 _MOST: Final = 0.6
 _EXPLAINS: Final = 0.2
