@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.store_help import add_stream, batch, make_store, reading
 from tests.torture.content import content, differences
 from tests.torture.disk import FAULTS, Seen, attempt
 from tests.torture.kills import Tally, torture
@@ -14,6 +17,11 @@ from tests.torture.nursery import Nursery
 from tests.torture.page import page
 from tests.torture.stage import PLOTS, Plot, Stage
 from tracker import app
+from tracker.store import RunLock, Store, Writer
+from tracker.store.connection import open_read_only
+from tracker.store.errors import StoreGone, StoreInUse
+from tracker.store.migrate import _steps, migrate
+from tracker.store.schema import SCHEMA_VERSION, stored_version, version_of
 
 SMALL = Plot(name="small", preset="finished", late=True, changes=(("total_steps", 400),))
 
@@ -82,3 +90,62 @@ def test_every_plot_and_fault_has_a_name_of_its_own() -> None:
     """They are rows of one table."""
     assert len({plot.name for plot in PLOTS}) == len(PLOTS)
     assert len({fault.__doc__ for fault in FAULTS.values()}) == len(FAULTS)
+
+
+# -- faults that it found ------------------------------------------------------------------------------
+
+
+def test_a_store_whose_making_was_cut_off_is_made(tmp_path: Path) -> None:
+    """Killed between the note-book of the steps and the first step: it is nobody else's database."""
+    import sqlite_utils
+
+    path = tmp_path / "tracker.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    _steps().ensure_migrations_table(sqlite_utils.Database(connection))
+    connection.close()
+    assert path.stat().st_size > 0
+    assert stored_version(path) == 0
+
+    migrate(path)
+
+    assert stored_version(path) == SCHEMA_VERSION
+
+
+def test_whoever_looks_while_a_store_is_made_sees_none_of_it_or_all(tmp_path: Path) -> None:
+    """The making falls between two looks of the same process: the store is no other program's."""
+    path = tmp_path / "tracker.db"
+    path.touch()
+    making = threading.Thread(target=migrate, args=(path,))
+
+    def between(statement: str) -> None:
+        if "user_version" in statement and making.ident is None:
+            making.start()
+            making.join(2)
+
+    connection, _ = open_read_only(path)
+    connection.set_trace_callback(between)
+    seen = version_of(connection, path)
+    connection.close()
+    making.join()
+
+    assert seen in (0, SCHEMA_VERSION)
+    assert stored_version(path) == SCHEMA_VERSION
+
+
+def test_a_sidecar_whose_mark_was_deleted_stores_nothing_more(tmp_path: Path) -> None:
+    """Another one may have begun: it must let go, and learn who has the store now."""
+    path = make_store(tmp_path)
+    mark = RunLock(path, started_at="2026-01-05T08:00:00Z")
+    with Writer(path, owner=mark) as writer:
+        stream = add_stream(writer)
+        writer.commit([batch(stream, readings=[reading(0)])])
+        mark.path.unlink()
+        with pytest.raises(StoreGone, match=r"running was deleted while a sidecar worked on the store"):
+            writer.commit([batch(stream, readings=[reading(1)])])
+    with Store.open_reader(path) as reader:
+        assert [r.step for r in reader.readings(stream)] == [10]
+    other = RunLock(path, started_at="2026-01-05T09:00:00Z")
+    with pytest.raises(StoreInUse, match="09:00:00Z"):
+        RunLock(path, started_at="2026-01-05T10:00:00Z")
+    other.close()
+    mark.close()
