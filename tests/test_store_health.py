@@ -102,7 +102,9 @@ def test_damage_is_found_and_told_with_a_remedy(tmp_path: Path, place: str) -> N
     if place == "header":
         content[0:16] = b"not SQLite at al"
     elif place == "middle":
-        for at in range(8 * 4096, len(content), 4096):
+        (tmp_path / "empty").mkdir()
+        schema = make_store(tmp_path / "empty").stat().st_size  # the facts come after it
+        for at in range(schema, len(content), 4096):
             content[at : at + 64] = b"\xff" * 64
     else:
         del content[len(content) // 2 :]
