@@ -30,7 +30,11 @@ def number_axis(
 
 
 def from_zero(high: float, said: Callable[[float], str], *, title: str = "", most: int = 5) -> Axis:
-    """Return an axis from zero with a little room above the highest value, and round ticks below it."""
+    """Return an axis from zero with a little room above the highest value, and round ticks below it.
+
+    >>> [tick.text for tick in from_zero(4.0, "{:g}".format).ticks]
+    ['0', '1', '2', '3', '4']
+    """
     step = _step(high, most)
     ticks = tuple(Tick(at=n * step, text=said(n * step)) for n in range(math.floor(high * 1.001 / step) + 1))
     return Axis(low=0.0, high=high * 1.1 or 1.0, ticks=ticks, title=title)

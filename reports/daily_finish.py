@@ -149,37 +149,40 @@ def _gpu_hours(daily: Daily) -> KeyFigure | None:
     gpu_us = daily.snapshot.gpu_us
     if gpu_us is None:
         return None
-    whole = daily.figures.gpu_hours
-    finished = daily.snapshot.state == "finished"
-    at_finish = "" if whole.now is None or finished else f"{scaled(whole.now)} at the finish"
-    used = Compared(now=gpu_us["allocated"] / 3.6e9, plan=whole.plan) if finished else whole
+    used = gpu_us["allocated"] / 3.6e9
     return KeyFigure(
         name="GPU-hours allocated",
-        value=hours(gpu_us["allocated"] / 3.6e9),
+        value=hours(used),
         change=f"+{hours(daily.day.gpu_us['allocated'] / 3.6e9)} in a day" if daily.day is not None else "",
-        plan=f"{apart(used.ratio_to_plan)} the plan’s {scaled(used.plan)}"
-        if used.ratio_to_plan is not None
-        else "",
-        convention=at_finish,
+        plan=_at_finish(daily, used, daily.figures.gpu_hours),
     )
+
+
+def _at_finish(daily: Daily, used: float, whole: Compared) -> str:
+    """Return what it will come to, or came to, against the plan."""
+    if daily.snapshot.state == "finished":
+        whole = Compared(now=used, plan=whole.plan)
+    told = (
+        ""
+        if whole.now is None or daily.snapshot.state == "finished"
+        else f"{scaled(whole.now)} at the finish"
+    )
+    if whole.ratio_to_plan is None:
+        return told
+    against = f"{apart(whole.ratio_to_plan)} the plan’s {scaled(whole.plan)}"
+    return f"{told}, {against}" if told else against
 
 
 def _cost(daily: Daily) -> KeyFigure | None:
     paid = daily.money
     if paid is None or paid.total is None:
         return None
-    whole = daily.figures.cost
-    finished = daily.snapshot.state == "finished"
     day = daily.day.cost if daily.day is not None else None
-    used = Compared(now=paid.total, plan=whole.plan) if finished else whole
     return KeyFigure(
         name=f"Cost, {paid.currency}",
         value=scaled(paid.total),
         change=f"+{scaled(day)} in a day" if day is not None else "",
-        plan=f"{apart(used.ratio_to_plan)} the plan’s {scaled(used.plan)}"
-        if used.ratio_to_plan is not None
-        else "",
-        convention="" if whole.now is None or finished else f"{scaled(whole.now)} at the finish",
+        plan=_at_finish(daily, paid.total, daily.figures.cost),
     )
 
 
@@ -278,6 +281,7 @@ _MOVERS = {
     "rate": "the rate of training",
     "goodput": "the goodput to come",
     "plan": "the GPU count",
+    "start": "when it goes on",
     "range": "the chance of stops",
 }
 

@@ -235,7 +235,7 @@ def _attempts_words(daily: Daily, when: Dates) -> str:
             text += f", {hours(rate.rate.device_hours)} hours of a GPU"
     elif s.mtbf.device_hours_ci90[0] is not None:
         low = s.mtbf.device_hours_ci90[0]
-        text += f". With 95 % confidence a GPU runs more than {hours(low)} hours to one"
+        text += f". With 95 % confidence a GPU runs more than {hours(low)} hours before one"
     if daily.failures is not None and daily.failures.widened is not None:
         text += "; the interval is widened because they come in bunches"
     return text + "."

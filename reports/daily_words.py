@@ -142,8 +142,6 @@ def a_cause(name: str) -> str:
     said = cause(name)
     if name in ("host_maintenance", "silent_data_corruption", "divergence", "preempted"):
         return said
-    if name == "time_limit":
-        return "its time limit"
     return ("an " if said[0] in "aeiouAEIO" or said.startswith(("NCCL", "SSD")) else "a ") + said
 
 
@@ -151,7 +149,7 @@ def length(days: float) -> str:
     """Return a length of time as people say it.
 
     >>> length(4.2), length(1.3), length(0.4), length(0.01), length(45.0)
-    ('four days', '1.3 days', '10 hours', '14 minutes', '45 days')
+    ('four days', '1.3 days', 'ten hours', '14 minutes', '45 days')
     """
     size = abs(days)
     if size >= 2.75:

@@ -5,6 +5,7 @@ Pure. Text of logs is hostile: what is not printable is a question mark.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -14,6 +15,7 @@ from reports.tables import Table
 
 WIDTH: Final = 100
 _SIGNS: Final = {"plain": "", "good": "", "warning": "! ", "problem": "!! "}
+_TOGETHER: Final = re.compile(r"(?<=\d) (?=%|h\b|min\b|s\b)")
 _WIDEST: Final = 46
 """Characters of one cell; a longer text is broken into lines."""
 
@@ -61,14 +63,16 @@ def _block(block: Block) -> Iterator[str]:
 
 
 def _wrapped(text: str, sign: str = "", hang: str = "") -> list[str]:
-    return textwrap.wrap(
-        _one_line(text),
+    together = _TOGETHER.sub("\N{NO-BREAK SPACE}", _one_line(text))
+    lines = textwrap.wrap(
+        together,
         WIDTH,
         initial_indent=sign,
         subsequent_indent=hang or " " * len(sign),
         break_long_words=True,
         break_on_hyphens=False,
     )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _one_line(text: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import doctest
+import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -250,6 +252,17 @@ def test_history_is_at_most_twelve_earlier_moments(days: float) -> None:
     assert len(moments) <= 12
     assert all(0 < at < end for at in moments)
     assert list(moments) == sorted(moments)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["reports.page", "reports.daily_words", "reports.daily_axes", "tracker.core.daily", "tracker.reporting"],
+)
+def test_examples_in_docstrings_hold(name: str) -> None:
+    results = doctest.testmod(importlib.import_module(name))
+
+    assert results.failed == 0
+    assert results.attempted > 0
 
 
 # -- hostile text -----------------------------------------------------------------------------------
