@@ -15,6 +15,7 @@ ALL = {
     "ingest": "ingest, text to store, beside mtail",
     "reading_cost": "one more reading after N readings",
     "store_size": "bytes a reading, and reading them back",
+    "scrape": "a scrape of 1, 100, 1,000 runs; fifty scrapers beside idle TLS clients",
     "sidecar": "the sidecar: start, scrape, memory, CPU",
     "follow_files": "following files",
     "forecast_cost": "a forecast on a million readings",

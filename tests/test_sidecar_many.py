@@ -485,7 +485,7 @@ def test_runs_come_and_go_with_their_files(tmp_path: Path) -> None:
         until(lambda: "b: its config is gone" in running.said, f"not seen: {running.said}")
         until(lambda: "a: followed by" in running.said, f"not followed anew: {running.said}")
         assert running.get("/runs/b")[0] == 200  # it lingers
-        assert running.stop() < 5
+        running.stop()
         assert running.process.returncode == 0
         assert "Traceback" not in running.said
     finally:

@@ -26,10 +26,13 @@ from tracker.scheduler import RunJobs
 from tracker.vitals import Vitals
 
 FRESH_S: Final = 5.0
-"""A snapshot is made anew at least that often: time passes even where no line comes."""
+"""A snapshot is made anew at least that often: time passes even where no line comes ..."""
+FRESH_OF_MANY_S: Final = 15.0
+"""... and where runs are many, a second later for each of them, up to this: an interval of scraping."""
 FRESH_FINISHED_S: Final = 60.0
 SHARE: Final = 200.0
-"""Between two snapshots passes at least this many times what one took: half a per cent of a core."""
+"""Between two snapshots passes at least this many times what one took, with its page: half a per cent of a
+core."""
 SHARE_OF_MANY: Final = 50.0
 """Likewise for all runs together, where there are more than four: two per cent."""
 _MOST_BETWEEN_S: Final = 30.0
@@ -227,6 +230,8 @@ class Member:
         self._revision = -1
         self._snapshot_s: float | None = None
         self._made_s = 0.0
+        self._made_cost_s = 0.0
+        """Processor time of the last snapshot and of all that was made of it."""
         self._read_all = False
         """Whether every source was read to its end once."""
         self._shown_all = False
@@ -345,13 +350,16 @@ class Member:
         self._read_all |= not more
         self._jobs.run_due()
         rested = not self._due(work, more=more)
+        refresh_cpu_s = self._clock.cpu_s()
         if not rested:
             self._refresh(work)
         self._failed_in_a_row, self._problem, self._store_up = 0, "", True
         self._look_around()
         vitals = work.vitals()
         self._say(vitals)
-        if rested and vitals.read_bytes == self._read_bytes:
+        if not rested:
+            self._made_cost_s = self._clock.cpu_s() - refresh_cpu_s
+        elif vitals.read_bytes == self._read_bytes:
             self.rest_cost_s = self._clock.cpu_s() - began_cpu_s
         self._read_bytes = vitals.read_bytes
         return 0.0 if more else max(self.config.poll_s, self.between_s)
@@ -411,11 +419,13 @@ class Member:
         since_s = self._clock.monotonic_s() - self._made_s
         share = max(SHARE, SHARE_OF_MANY * (self.neighbours + 1))
         most_s = _MOST_BETWEEN_OF_MANY_S if share > SHARE else _MOST_BETWEEN_S
-        apart_s = min(max(share * (self._snapshot_s or 0.0), min(1.0, self.config.poll_s)), most_s)
+        apart_s = min(max(share * self._made_cost_s, min(1.0, self.config.poll_s)), most_s)
         if since_s < apart_s or (more and since_s < FRESH_S):
             return self._read_all and not self._shown_all
-        finished = self._snapshot is not None and self._snapshot.state == "finished"
-        return since_s >= (FRESH_FINISHED_S if finished else FRESH_S) or work.revision() != self._revision
+        fresh_s = min(FRESH_S + self.neighbours, FRESH_OF_MANY_S)
+        if self._snapshot is not None and self._snapshot.state == "finished":
+            fresh_s = FRESH_FINISHED_S
+        return since_s >= fresh_s or work.revision() != self._revision
 
     def _refresh(self, work: Work) -> None:
         began_s = self._clock.cpu_s()

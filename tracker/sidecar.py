@@ -26,6 +26,7 @@ LOOK_SHARE: Final = 50.0
 """Where runs are many, looking for news of all of them takes at most one part in so many of a core ..."""
 _MOST_BETWEEN_LOOKS_S: Final = 15.0
 """... as long as each is looked at that often."""
+_TOGETHER_S: Final = 0.001
 _CONFIGS_S: Final = 60.0
 _LAST_S: Final = 0.3
 """How long one run is read on at most once told to stop."""
@@ -136,7 +137,10 @@ class Sidecar:
     def _until_next_s(self) -> float:
         now_s = self._clock.monotonic_s()
         next_s = min((one.next_s for one in self._members), default=now_s + _REST_S)
-        return min(max(next_s - now_s, 0.0), _REST_S)
+        if next_s <= now_s:
+            return 0.0
+        together_s = _TOGETHER_S * (len(self._members) - 1)  # else each of many takes a turn of its own
+        return min(max(next_s - now_s, together_s), _REST_S)
 
     def _spread(self) -> None:
         """Look less often where runs are many, so that looking costs a bounded share of a core."""

@@ -365,7 +365,8 @@ def _context(tls: Tls, path: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = getattr(ssl.TLSVersion, _VERSIONS[tls.min_version])
     context.maximum_version = getattr(ssl.TLSVersion, _VERSIONS[tls.max_version])
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+    context.num_tickets = 0  # a connection is one request, and scrapers do not come back to a session
     if not tls.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     if tls.cipher_suites:
