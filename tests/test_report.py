@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import doctest
 import importlib
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +13,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from reports.daily import daily_page
 from reports.daily_words import CAUSES, dates
@@ -28,12 +31,14 @@ from reports.page import (
 )
 from reports.tables import Table
 from reports.text import WIDTH, text_of
-from tests.core.run_story import planned, story
+from reports.typst_page import document
+from tests.core.run_story import any_run, lengths, planned, story
 from tests.report_states import GOLDEN, STATES, daily_in, page_in
 from tracker.core import records
 from tracker.core.daily import Health, daily, history_moments
 from tracker.core.ledger import BUCKETS
-from tracker.core.snapshot import Snapshot
+from tracker.core.settings import Hardware
+from tracker.core.snapshot import Mfu, Snapshot
 from tracker.core.strip import strip
 
 NAMES = [state.name for state in STATES]
@@ -263,6 +268,29 @@ def test_examples_in_docstrings_hold(name: str) -> None:
 
     assert results.failed == 0
     assert results.attempted > 0
+
+
+@given(lengths, st.sampled_from(["plan", "no plan", "no device", "reserved"]))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_run_makes_a_report(parts: list[tuple[int, int, int, int]], how: str) -> None:
+    """Whatever happened and whatever is not known: a page, in lines, with nothing outside its axes."""
+    more: dict[str, Any] = {"plan": planned()} if how in ("plan", "reserved") else {}
+    shot = any_run(parts, **more)
+    assert shot.settings is not None
+    if how == "no device":
+        shot = replace(shot, mfu=Mfu(), settings=replace(shot.settings, hardware=Hardware()))
+    if how == "reserved":
+        shot = replace(shot, settings=replace(shot.settings, billing="reservation"))
+    page = report(shot, before=shot, earlier=shot)
+
+    assert page.verdict
+    assert text_of(page)
+    assert json.dumps(document(replace(page, sections=()), paper="a4"))
+    for figure in page.figures():
+        for panel in figure.drawing.panels:
+            for bar in panel.bars:
+                assert panel.x.low <= bar.x0 <= bar.x1 <= panel.x.high
+                assert panel.y.low <= bar.y0 < bar.y1 <= panel.y.high
 
 
 # -- hostile text -----------------------------------------------------------------------------------
