@@ -19,6 +19,7 @@ ALL = {
     "sidecar": "the sidecar: start, scrape, memory, CPU",
     "follow_files": "following files",
     "forecast_cost": "a forecast on a million readings",
+    "report_cost": "a daily report of a million readings, PDF included",
     "web_page": "the status page of 500 attempts",
 }
 
