@@ -131,6 +131,7 @@ def run_sidecar(
     from tracker.answers import Answers
     from tracker.clock import SystemClock
     from tracker.configs import Configs, where_to_serve
+    from tracker.discovery import FileSd
     from tracker.exporter import Exporter
     from tracker.gate import Gate
     from tracker.logsetup import set_up
@@ -153,6 +154,7 @@ def run_sidecar(
     exporter = Exporter(
         version=__version__, clock=clock, workings=lambda: _workings(sidecar, server, web)
     )  # asked at a scrape, when all of them are there
+    told = {one.serve.file_sd: one.serve.announce for one in configs.loaded if one.serve.file_sd is not None}
     pages = HtmlPages(__version__)
     answers = Answers(exporter, pages, clock=clock)
     server = Server(serve.listen, answers, clock=clock, security=web)
@@ -163,6 +165,7 @@ def run_sidecar(
         answers=answers,
         server=server,
         edges=lambda config: edges_of(config, clock=clock, gate=gate, pages=pages),
+        announcers=[FileSd(path, announce=announce) for path, announce in told.items()],
     )
     signal.signal(signal.SIGHUP, lambda *_: sidecar.reload())
     sidecar.run()

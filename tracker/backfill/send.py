@@ -82,8 +82,11 @@ class Sender:
 
     def run(self, blocks: Iterable[Block]) -> Report:
         """Send all; raises GaveUp, or Refused where the server takes nothing from us at all."""
-        self._patiently(self._target.settle)
+        begun_s = self._clock.monotonic_s()
         for block in blocks:
+            if not self._ends:  # whoever sent before us may have been killed a moment ago
+                self._pause(self._target.lag_s - (self._clock.monotonic_s() - begun_s))
+                self._patiently(self._target.settle)
             for part in _parts(block, self._target.most_samples):
                 self._part(part)
                 self.report.end_ms = part.end_ms
@@ -100,6 +103,7 @@ class Sender:
         while True:
             try:
                 if before is not None:
+                    self._pause(self._target.lag_s)
                     self._target.settle()
                 found = self._present(part)
                 left = _without(part, found, self.report if before is None else None)
@@ -170,19 +174,30 @@ class Sender:
 
     def _check(self) -> None:
         """Read the first and the last block back: a server may drop in silence what is too old for it."""
-        self._patiently(self._target.settle)
-        for block in self._ends:
-            for part in _parts(block, self._target.most_samples):
-                found: Found = {}
+        wait_s = 0.25
+        while True:
+            self._patiently(self._target.settle)
+            checked = missing = 0
+            for block in self._ends:
+                for part in _parts(block, self._target.most_samples):
+                    found: Found = {}
 
-                def ask(part: Block = part, found: Found = found) -> None:
-                    found.update(self._present(part))
+                    def ask(part: Block = part, found: Found = found) -> None:
+                        found.update(self._present(part))
 
-                self._patiently(ask)
-                left = _without(part, found, None)
-                self.report.checked += part.samples
-                self.report.missing += sum(len(line.values) for line in left)
-        self.report.missing = max(0, self.report.missing - self.report.refused)
+                    self._patiently(ask)
+                    checked += part.samples
+                    missing += sum(len(line.values) for line in _without(part, found, None))
+            self.report.checked = checked
+            self.report.missing = max(0, missing - self.report.refused)
+            if not self.report.missing or wait_s > self._target.lag_s:
+                return
+            self._pause(wait_s)
+            wait_s *= 2
+
+    def _pause(self, seconds: float) -> None:
+        if seconds > 0 and self._clock.wait(seconds):
+            raise GaveUp("stopped; the same command goes on from here")
 
     # -- patience -----------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ Series = tuple[tuple[str, str], ...]
 Found = dict[Series, dict[int, float]]
 """Samples that are there, by series and millisecond."""
 FORMATS: Final = ("auto", "remote-write", "victoriametrics-import")
+_LOOKS: Final = 100
 _WRITES: Final = ("/write", "/push", "/receive")
 
 
@@ -30,6 +31,8 @@ class Target(Protocol):
     """In one request."""
     atomic: bool
     """Whether a request that is refused leaves nothing behind."""
+    lag_s: float
+    """How long it may take until what was sent can be read."""
 
     def settle(self) -> None:
         """Let what was sent before become readable, as far as the server can be asked to."""
@@ -80,6 +83,7 @@ class Victoria:
 
     most_samples = 400_000
     atomic = False
+    lag_s = 5.0
 
     def __init__(self, server: Server, reader: Server) -> None:
         """`reader` is where to ask: the same server, or a cluster's vmselect."""
@@ -88,8 +92,11 @@ class Victoria:
         self._read = reader.path.removesuffix("/api/v1/export").removesuffix("/api/v1/import")
 
     def settle(self) -> None:
-        """Make the server flush what it holds in memory."""
+        """Make the server flush what it holds in memory; what it is just about to flush it may still hide."""
         try:
+            for _ in range(_LOOKS):
+                if not _busy(self._server.get(f"{self._base}/metrics", {}, patience=1.0)):
+                    break
             self._server.get(f"{self._base}/internal/force_flush", {}, patience=1.0)
         except Refused:
             return  # a cluster, or a proxy that hides it
@@ -129,11 +136,19 @@ class Victoria:
         self._reader.close()
 
 
+def _busy(page: bytes) -> bool:
+    """Tell whether VictoriaMetrics is still taking in what somebody sent."""
+    lines = page.decode("utf-8", "replace").splitlines()
+    taking = [line for line in lines if line.startswith("vm_concurrent_insert_current")]
+    return any(line.split()[-1] != "0" for line in taking)
+
+
 class RemoteWrite:
     """Any receiver of Prometheus remote write 1.0, read back through its PromQL interface."""
 
     most_samples = 50_000
     atomic = True
+    lag_s = 0.0
 
     def __init__(self, server: Server, reader: Server | None) -> None:
         """`reader` is the base of the query interface, without /api/v1; None: beside the write address."""

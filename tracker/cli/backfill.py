@@ -86,6 +86,19 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="SECONDS",
     help="How long to try again while the server fails.",
 )
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 1_000_000),
+    metavar="SAMPLES",
+    help="In one request. Default: 50,000 by remote write, 400,000 by import.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    type=click.FloatRange(0, 600),
+    metavar="SECONDS",
+    help="How long the server may take to show what it took. Default: 5 for VictoriaMetrics, else 0.",
+)
 @json_option
 def backfill(
     config: Path,
@@ -102,6 +115,8 @@ def backfill(
     ca_file: Path | None,
     timeout_s: float,
     patience_s: float,
+    batch: int | None,
+    settle_s: float | None,
     as_json: bool,
 ) -> None:
     """Write a run's past into VictoriaMetrics, or any receiver of Prometheus remote write.
@@ -137,6 +152,8 @@ def backfill(
         target = RemoteWrite(server, reader)
     else:
         target = Victoria(server, reader if reader is not None else server)
+    target.most_samples = batch if batch is not None else target.most_samples
+    target.lag_s = settle_s if settle_s is not None else target.lag_s
     clock = SystemClock()
     try:
         with history(loaded, added) as past:

@@ -253,6 +253,11 @@ SERVE: Final = Section(
             '"127.0.0.1:9109"'),
         Key("web_config", kinds.PATH, "A file with TLS, logins and headers, in the form of the Prometheus "
             "exporters' `--web.config.file`; read again when it changes.", "no TLS, no login", '"web.yml"'),
+        Key("file_sd", kinds.PATH, "A file that tells Prometheus (`file_sd_configs`) where to scrape, kept "
+            "while the sidecar listens; one file for each sidecar. See [export](export.md#discovery).",
+            "none", '"targets/llama-13b.json"'),
+        Key("announce", kinds.LISTEN, "Host and port to tell there instead of `listen`; port 0 stands for "
+            "the real one.", "as `listen`; this host's name for 0.0.0.0", '"node17:0"'),
         Key("linger_s", kinds.LINGER, "Seconds that a finished run stays in /metrics.", "3600", "3600"),
     ),
 )  # fmt: skip

@@ -123,7 +123,11 @@ class _Loader:
             sources=sources,
             poll_s=ingest.get("poll_s", 1.0),
             store=self.resolve(store.get("path", "tracker.db")),
-            serve=Serve(**{**serve, "web_config": self.file(serve, "web_config")}),
+            serve=Serve(**{
+                **serve,
+                "web_config": self.file(serve, "web_config"),
+                "file_sd": self.file(serve, "file_sd"),
+            }),
             limits=Limits(**limits),
             report=report,
             webhooks=webhooks,

@@ -46,6 +46,10 @@ class Serve:
     linger_s: float = 3600.0
     web_config: Path | None = None
     """A web config file: TLS, logins, headers."""
+    file_sd: Path | None = None
+    """An entry for Prometheus' file discovery."""
+    announce: Listen | None = None
+    """What to tell there instead of `listen`; port 0: the real one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
