@@ -83,12 +83,6 @@ async function ask() {
 }
 
 document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
-let opened = [];
-addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("details:not([open])")];
-  for (const one of opened) one.open = true;
-});
-addEventListener("afterprint", () => { for (const one of opened) one.open = false; });
 timer = setTimeout(ask, every);
 })();
 """

@@ -421,7 +421,7 @@ def test_the_past_goes_from_one_process_to_the_other_and_makes_the_same_report()
     )
     past = Beside.from_json(json.loads(json.dumps(Beside.of(made).to_json())))
 
-    assert past == Beside.of(made)
+    assert past == Beside.of(made) == past.sharing(FULL)
     assert past.with_snapshot(FULL, health=made.health) == made
 
 

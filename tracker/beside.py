@@ -14,7 +14,8 @@ from typing import Final
 from tracker.core.beside import Beside
 from tracker.gate import Gate
 from tracker.interfaces import Clock
-from tracker.post.errands import Child, Now
+from tracker.post.child import Child
+from tracker.post.errands import Now
 from tracker.scheduler import RunJobs
 from tracker.vitals import Vitals
 
@@ -61,7 +62,7 @@ class Past:
         """Take what is done, begin what is due; never waits."""
         now_s = self._clock.monotonic_s()
         if self._child.poll():
-            self._take(now_s)
+            self._take(now_s, now)
         if self._child.busy:
             return
         due = now_s >= self._next_s and now_s - self._wanted_s < LOOKED_AT_S
@@ -82,11 +83,12 @@ class Past:
         if not self._child.busy:
             self._forget()
 
-    def _take(self, now_s: float) -> None:
+    def _take(self, now_s: float, now: Now) -> None:
         if not self._child.problem and self._folder is not None:
             try:
                 with self._out(self._folder).open("rb") as file:
-                    self.latest = Beside.from_json(json.loads(file.read(_LARGEST)))
+                    found = Beside.from_json(json.loads(file.read(_LARGEST)))
+                self.latest = found if now.snapshot is None else found.sharing(now.snapshot)
                 self._next_s = now_s + max(EVERY_S, SHARE * (now_s - self._began_s))
             except (OSError, ValueError, TypeError, KeyError, AttributeError):
                 pass  # another version's, or half of one: the next try mends it

@@ -70,6 +70,8 @@ class HtmlPages:
         self._lock = threading.Lock()
         self._drawn: OrderedDict[str, _Drawn] = OrderedDict()
         self._about: dict[str, About] = {}
+        self._printed: dict[str, bool] = {}
+        self._looking: set[str] = set()
 
     def tell(self, run: str, about: About) -> None:
         """Say what the page of a run needs to know."""
@@ -82,14 +84,15 @@ class HtmlPages:
         if about.past is not None:
             about.past.want()
             beside = about.past.latest
+        printed = self._look(shown.run, about.reports)
         same = (shown.snapshot, beside)
-        key = (alone, vitals.problems, vitals.why_not_ready, vitals.sources)
+        key = (alone, printed, vitals.problems, vitals.why_not_ready, vitals.sources)
         with self._lock:
             kept = self._drawn.get(shown.run)
             if kept is not None and all(map(_is, kept.same, same)) and kept.key == key:
                 self._drawn.move_to_end(shown.run)
                 return kept.page
-            made = self._draw(shown, about, beside, alone)
+            made = self._draw(shown, about, beside, alone=alone, printed=printed)
             self._drawn[shown.run] = _Drawn(same, key, made)
             while len(self._drawn) > _KEPT:
                 self._drawn.popitem(last=False)
@@ -103,17 +106,27 @@ class HtmlPages:
         ]
         return index_page(rows, version=self._version, links=(("Runs (JSON)", "/api/v1/runs"), *_EVERYWHERE))
 
+    def _look(self, run: str, folder: Path | None) -> bool:
+        """Tell whether there is a printed report: as was known where somebody is looking, perhaps in vain.
+
+        A folder on a file system that hangs then holds one thread, and no page.
+        """
+        if folder is None:
+            return False
+        if run not in self._looking:
+            self._looking.add(run)
+            self._printed[run] = _latest(run, folder) is not None
+            self._looking.discard(run)
+        return self._printed.get(run, False)
+
     def report(self, run: str) -> tuple[str, bytes] | None:
         """Return name and content of the latest printed report of a run; None where there is none."""
         path = _latest(run, self._about.get(run, About()).reports)
         return None if path is None else (path.name, path.read_bytes())
 
-    def _draw(self, shown: Shown, about: About, beside: Beside, alone: bool) -> str:
+    def _draw(self, shown: Shown, about: About, beside: Beside, *, alone: bool, printed: bool) -> str:
         snapshot, vitals = shown.snapshot, shown.vitals
         asked = "" if alone else f"?run={quote(shown.run, safe='', errors='replace')}"
-        printed = (
-            (("Latest report (PDF)", f"/report.pdf{asked}"),) if _latest(shown.run, about.reports) else ()
-        )
         frame = Frame(
             version=self._version,
             problems=vitals.problems,
@@ -128,7 +141,7 @@ class HtmlPages:
             links=(
                 *((f"{words} (JSON)", f"/api/v1/{name}{asked}") for words, name in _DOCUMENTS),
                 *_EVERYWHERE,
-                *printed,
+                *((("Latest report (PDF)", f"/report.pdf{asked}"),) if printed else ()),
             ),
             without=vitals.why_not_ready,
         )  # fmt: skip
