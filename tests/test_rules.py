@@ -268,3 +268,11 @@ def test_runbooks_name_commands_that_exist() -> None:
             helps[key] = shown.output
         for option in (word.split("=")[0] for word in words if word.startswith("--")):
             assert re.search(rf"{re.escape(option)}\b", helps[key]), f"tracker {key} has no {option}"
+
+
+def test_links_of_the_pages_lead_somewhere() -> None:
+    """In docs/prometheus.md, docs/grafana.md and every runbook."""
+    pages = [ROOT / "docs" / "prometheus.md", ROOT / "docs" / "grafana.md", *RUNBOOKS.glob("*.md")]
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"

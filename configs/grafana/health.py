@@ -285,7 +285,7 @@ REPORTING: Final = (
         unit="short",
         wide=12,
         tall=7,
-        says="When the next report of each schedule is due, and how often the one that is due now has failed.",
+        says="When the next report of each schedule is due, and how often the present one has failed.",
         queries=(
             Query(expr="1000 * tracker_report_next_timestamp_seconds{@}", now=True, rows=True),
             Query(expr="tracker_report_failed_tries{@}", now=True, rows=True),

@@ -82,6 +82,8 @@ class Panel:
     band: tuple[str, str] | None = None
     """Names of the upper and the lower series of a range."""
     stacked: Literal["", "percent", "normal"] = ""
+    log: bool = False
+    """Whether the axis is logarithmic."""
     low: float | None = None
     high: float | None = None
     decimals: int | None = None
@@ -126,13 +128,14 @@ def fixed(colour: str) -> models.DynamicConfigValue:
 
 def draw(panel: Panel, *, number: int, x: int, y: int) -> Any:
     """Return a panel's builder at its place."""
-    made: Any = {
+    kinds: dict[str, Any] = {
         "stat": stat.Panel,
         "lines": series.Panel,
         "bars": bargauge.Panel,
         "states": statetimeline.Panel,
         "table": table.Panel,
-    }[panel.kind]()
+    }
+    made = kinds[panel.kind]()
     made.id(number).title(panel.title).description(panel.says).unit(panel.unit).datasource(SOURCE)
     made.grid_pos(models.GridPos(h=panel.tall, w=panel.wide, x=x, y=y))
     for letter, query in zip("ABCDEFGHIJKLMNOP", panel.queries, strict=False):
@@ -165,6 +168,9 @@ def _lines(made: Any, panel: Panel) -> None:
     made.legend(legend.display_mode(shapes.LegendDisplayMode.LIST).placement(shapes.LegendPlacement.BOTTOM))
     made.tooltip(common.VizTooltipOptions().mode(shapes.TooltipDisplayMode.MULTI))
     made.fill_opacity(70 if panel.stacked else 0).line_width(1 if panel.stacked else 2)
+    if panel.log:
+        scale = common.ScaleDistributionConfig().type(shapes.ScaleDistribution.LOG).log(10)
+        made.scale_distribution(scale)
     if panel.stacked:
         mode = shapes.StackingMode.PERCENT if panel.stacked == "percent" else shapes.StackingMode.NORMAL
         made.stacking(common.StackingConfig().mode(mode).group("A"))

@@ -282,6 +282,7 @@ STOPS: Final = (
         unit="s",
         wide=8,
         tall=8,
+        log=True,
         dashed="plan",
         band=("high", "low"),
         says="With its 90 % interval. An alert comes when the whole interval is below the plan.",
