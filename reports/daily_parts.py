@@ -386,7 +386,7 @@ def _variance_table(daily: Daily) -> Table:
                 _FACTORS.get(p.name, p.name),
                 signed(hours(abs(p.gpu_hours)), p.gpu_hours),
                 signed(f"{abs(p.days):.2f}", p.days),
-                p.cause,
+                _in_words(p.cause),
             )
             for p in shown
         ],
@@ -394,6 +394,14 @@ def _variance_table(daily: Daily) -> Table:
             "all", signed(hours(abs(v.gpu_hours)), v.gpu_hours), signed(f"{abs(v.days):.2f}", v.days), "",
         ),
     )  # fmt: skip
+
+
+def _in_words(said: str) -> str:
+    """Return a cause with its first word, a cause or a bucket, as people say it."""
+    name, colon, rest = said.partition(":")
+    if not colon:
+        return said
+    return f"{BUCKET_WORDS.get(name) or cause(name)}:{rest}"
 
 
 def _rates_table(daily: Daily) -> Table:
