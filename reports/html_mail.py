@@ -142,11 +142,12 @@ def _card(one: KeyFigure) -> str:
 
 
 def _figure(one: Figure, images: Mapping[str, str]) -> str:
-    caption = f'<div style="{_TEXT};font-weight:bold;margin:12px 0 6px 0">{text(one.caption)}</div>'
+    """Return a picture under its caption; without a picture, what it would say."""
     if one.name not in images:
-        return f'{caption}<p style="{_TEXT};margin:4px 0 10px 0">{lines(one.alt)}</p>'
+        return f'<p style="{_SMALL};margin:4px 0 10px 0">{lines(one.alt)}</p>'
     return (
-        f'{caption}<img src="cid:{text(images[one.name])}" width="{_INNER}" alt="{text(one.alt)}" '
+        f'<div style="{_TEXT};font-weight:bold;margin:12px 0 6px 0">{text(one.caption)}</div>'
+        f'<img src="cid:{text(images[one.name])}" width="{_INNER}" alt="{text(one.alt)}" '
         f'style="display:block;width:100%;max-width:{_INNER}px;height:auto;border:0;{_SMALL}">'
     )
 
