@@ -286,6 +286,23 @@ def test_many_runs_are_looked_at_less_often() -> None:
         assert clock.moment_s / reads == pytest.approx(between_s, rel=0.2)
 
 
+def test_a_clock_that_is_set_moves_nothing_but_the_moment(caplog: pytest.LogCaptureFixture) -> None:
+    """An hour back, a day forward: what waits, waits by a clock that cannot be set; the page stays up."""
+
+    class Jumping(Hands):
+        def now_us(self) -> int:
+            jump = {5: -3600, 6: -3600, 7: 86_400}.get(self.left, 0)
+            return super().now_us() + jump * 1_000_000
+
+    clock, exporter = Jumping(12), Exporter(version="0")
+    works = {"a": Stub([]), "b": Stub([])}
+    a_sidecar([a_config("a"), a_config("b")], works, clock=clock, exporter=exporter).run()
+
+    assert of_run(exporter, "tracker_ready") == of_run(exporter, "tracker_store_up") == {"a": 1, "b": 1}
+    assert clock.moment_s == pytest.approx(12 * 0.05, rel=0.2)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 # -- what is answered -----------------------------------------------------------------------------------
 
 

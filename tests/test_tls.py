@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import ssl
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import bcrypt
 import pytest
 
+from tests.test_sidecar import CONFIG, Running, eventually, until, write
 from tests.web_help import HASH, PASSWORD, TLS, USERS, Served, basic, certificates
 from tracker import logins
 from tracker.clock import SystemClock
@@ -430,3 +434,47 @@ def test_what_is_open_to_others_is_named(text: str, said: str, serve: Callable[.
 
     assert bool(lacks) is bool(said)
     assert said in lacks
+
+
+@pytest.mark.slow
+def test_the_sidecar_itself_with_tls_and_logins_is_light_too(tmp_path: Path) -> None:
+    """Below 40 MB with OpenSSL, bcrypt and YAML loaded; a new password counts at once."""
+    certificates(tmp_path)
+    (tmp_path / "web.yml").write_text(TLS + USERS)
+    (tmp_path / "run.toml").write_text(
+        CONFIG.replace('listen = "127.0.0.1:0"', 'listen = "127.0.0.1:0"\nweb_config = "web.yml"')
+    )
+    write(tmp_path / "train.log", range(1, 2_001))
+    running = Running(tmp_path)
+    try:
+        url = re.search(r"listening on (https://\S+)/\n", eventually(lambda: running.said, "listening on"))
+        assert url is not None
+        context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+
+        def get(path: str, login: str) -> tuple[int, str]:
+            request = urllib.request.Request(url[1] + path, headers={"Authorization": basic(login)})
+            try:
+                with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read().decode()
+
+        until(lambda: "training_step{" in get("/metrics", LOGIN)[1], f"not read: {running.said}")
+        assert get("/healthz", "prometheus:wrong")[0] == 401
+        for path in ("/", "/api/v1/status", "/metrics"):
+            assert get(path, LOGIN)[0] == 200
+        rollup = Path(f"/proc/{running.process.pid}/smaps_rollup").read_text()
+        found = re.search(r"^Pss: +(\d+) kB", rollup, re.MULTILINE)
+        assert found is not None
+        assert int(found[1]) < 40_000
+        fresh = bcrypt.hashpw(b"fresh", bcrypt.gensalt(4)).decode()
+        (tmp_path / "web.yml").write_text(TLS + f"basic_auth_users: {{prometheus: {fresh}}}\n")
+        assert get("/healthz", LOGIN)[0] == 401
+        assert get("/healthz", "prometheus:fresh")[0] == 200
+        assert HASH not in running.said
+        running.stop()
+        assert running.process.returncode == 0
+    finally:
+        running.process.kill()
+        running.process.wait()
+        running._out.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.web_help import HASH, TLS, USERS, certificates
+from tracker import app
 from tracker.webconfig import WebConfigError, load, parse
 
 
@@ -184,3 +185,23 @@ def test_a_file_that_is_no_web_config(prepare: object, words: str, tmp_path: Pat
 
     with pytest.raises(WebConfigError, match=words):
         load(tmp_path / "web.yml")
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "words"),
+    [
+        pytest.param(TLS + USERS, "ok", "is valid: TLS, 1 logins", id="whole"),
+        pytest.param(USERS, "note", "without encryption (TLS)", id="open-to-others"),
+        pytest.param("users: 1\n", "wrong", "unknown key", id="broken"),
+    ],
+)
+def test_the_doctor_looks_at_it(text: str, level: str, words: str, folder: Path) -> None:
+    """`tracker check` says what would be served, and to whom."""
+    (folder / "web.yml").write_text(text)
+    (folder / "run.toml").write_text(
+        '[run]\nname = "r"\n[[source]]\npath = "*.log"\n'
+        '[serve]\nlisten = "0.0.0.0:0"\nweb_config = "web.yml"\n'
+    )
+    found = [(one.level, one.text) for one in app.check(folder / "run.toml") if one.about == "web config"]
+
+    assert any(one == level and words in said for one, said in found), found
