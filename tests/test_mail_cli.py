@@ -15,7 +15,9 @@ from click.testing import CliRunner, Result
 
 from tests.mail_server import PASSWORD, USER, Box, Certificates, certificates, mail_server, silent_server
 from tests.test_webhook import SECRET, receiver
+from tracker import app
 from tracker.cli import root
+from tracker.post.make import NotMade, documents_by_command, mail_of
 
 RUN = '[run]\nname = "llama/13b"\n[serve]\nlisten = "127.0.0.1:0"\n[[source]]\npath = "*.log"\n'
 AS_OF = "2026-01-05T08:00:00Z"
@@ -107,6 +109,38 @@ def test_wrong_calls(call: Callable[..., Result], config: str, arguments: tuple[
 
     assert done.exit_code == 2
     assert said in done.output
+
+
+# -- what the sidecar has made ------------------------------------------------------------------------------
+
+
+def test_making_a_report_has_a_time_limit(call: Callable[..., Result], tmp_path: Path) -> None:
+    """The command is ended, and the sentence says after how long."""
+    call("[report]\n", "ingest")
+    config = app.load_config(tmp_path / "run.toml")
+
+    with pytest.raises(NotMade, match=r"the report took longer than 0\.05 s and was ended"):
+        documents_by_command(config, 1_767_600_000_000_000, "x", 0.05)
+
+
+@pytest.mark.slow
+def test_without_typst_the_text_goes_out(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the reason in the mail."""
+    (tmp_path / "broken" / "typst").mkdir(parents=True)
+    (tmp_path / "broken" / "typst" / "__init__.py").write_text("raise ImportError('no typst here')")
+    call(mail(25), "ingest")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
+    config = app.load_config(tmp_path / "run.toml")
+    made = documents_by_command(config, 1_767_600_000_000_000, "x", 120.0)
+    body = mail_of(config, made, name="x", to=("a@x.org",), kind="daily", day="2026-01-05", identity="<a@b>",
+                   as_of_us=0)  # fmt: skip
+
+    assert set(made.files) == {"txt", "html"}
+    assert "typst" in made.problem
+    assert b"This report is not whole: " in body
+    assert b"application/pdf" not in body
 
 
 # -- check ------------------------------------------------------------------------------------------------

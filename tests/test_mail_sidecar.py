@@ -330,7 +330,7 @@ def test_a_report_goes_out_by_itself_once_and_the_sidecar_stays_light(
     with mail_server(box) as port:
         (tmp_path / "run.toml").write_text(CONFIG + mails(port))
         running = start(LISTS_ITS_MODULES)
-        until(lambda: bool(box.mails), f"no mail came: {running.said}", limit_s=120)
+        until(lambda: bool(box.mails), f"no mail came: {running.said}", limit_s=300)
         until(
             lambda: (
                 'tracker_outbox_letters{channel="mail",run="live",state="sent"} 1.0'
@@ -380,7 +380,7 @@ def test_a_mail_server_that_says_nothing_delays_neither_reading_nor_scraping(
                 'outbox_letters{channel="mail",run="live",state="queued"} 2.0' in running.get("/metrics")[1]
             )
 
-        until(waits, f"nothing was queued: {running.said}", limit_s=120)
+        until(waits, f"nothing was queued: {running.said}", limit_s=300)
         write(tmp_path / "train.log", range(100, 200))
         running.until_step(199)
         assert running.stop() < 6.0  # whoever is sending has two seconds
@@ -403,7 +403,7 @@ def test_a_stall_is_posted_once_through_kill_and_restart(
         assert os.environ["HOOK_URL"]
         (tmp_path / "run.toml").write_text(CONFIG + '[[webhook]]\nname = "w"\nurl_env = "HOOK_URL"\n')
         running = start()
-        until(lambda: bool(there.posts), f"nothing was posted: {running.said}", limit_s=60)
+        until(lambda: bool(there.posts), f"nothing was posted: {running.said}", limit_s=200)
         running.process.kill()
         running.process.wait()
         again = start()

@@ -214,7 +214,7 @@ def _report(config: Config, as_of_us: int, out: Path, limit_s: float, *, mail: b
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
-        return f"the report took longer than {limit_s:.0f} s and was ended"
+        return f"the report took longer than {limit_s:g} s and was ended"
     if child.returncode == 0:
         return ""
     lines = said.decode("utf-8", "replace").strip().splitlines()
