@@ -55,6 +55,8 @@ class Place:
     folder: Path
     stage: Stage
     sidecar: Sidecar | None = None
+    begun: list[Sidecar] = field(default_factory=list)
+    """All that were started."""
 
     @property
     def disk(self) -> Path:
@@ -66,12 +68,14 @@ class Place:
 
     def start(self, under: Sequence[str] = ()) -> Sidecar:
         self.sidecar = Sidecar(self.folder, foresees=False, under=under)
+        self.begun.append(self.sidecar)
         return self.sidecar
 
     def another(self) -> Sidecar:
         """Start a second one on the same store."""
         (self.folder / "other.toml").write_text((self.folder / "run.toml").read_text())
-        return Sidecar(self.folder, "other.toml", foresees=False)
+        self.begun.append(Sidecar(self.folder, "other.toml", foresees=False))
+        return self.begun[-1]
 
     def running(self) -> Sidecar:
         assert self.sidecar is not None
@@ -105,8 +109,8 @@ def place(folder: Path, seed: int = 1) -> Iterator[Place]:
     try:
         yield there
     finally:
-        if there.sidecar is not None:
-            there.sidecar.end()
+        for one in there.begun:
+            one.end()
         with contextlib.suppress(OSError):
             for _ in range(3):
                 if not os.path.ismount(there.disk):

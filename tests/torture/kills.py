@@ -27,7 +27,9 @@ from tracker.store import Reader
 LONG_AFTER_US = 1_800_000_000_000_000
 _FORESEES = 0.1
 """Share of the lives that make forecasts too."""
-_FRESH = 0.15
+_WRONG = 0.1
+"""Share of the lives in which the clock is wrong by up to an hour, and is set right."""
+_FRESH = 0.1
 """Share of the lives that are processes of their own from the first instruction on."""
 _QUESTION_EVERY = 12
 _REPORT_EVERY = 60
@@ -44,6 +46,8 @@ class Tally:
     """Of them, of processes that were not forked from one that had loaded the modules."""
     early: int = 0
     """Kills before it listened."""
+    stepped: int = 0
+    """Lives in which the clock was set."""
     frozen: int = 0
     """Times it was stopped with SIGSTOP for a while."""
     killed_frozen: int = 0
@@ -61,6 +65,7 @@ class Tally:
             "kills",
             "fresh",
             "early",
+            "stepped",
             "frozen",
             "killed_frozen",
             "scrapes",
@@ -114,7 +119,10 @@ def torture(
         each = -(-len(stage.todo) // max(1, kills - 1))
         for number in range(kills):
             foresees, fresh = chance.random() < _FORESEES, chance.random() < _FRESH
-            sidecar = Sidecar(folder, foresees=foresees, nursery=None if fresh else nursery)
+            wrong = not fresh and nursery is not None and chance.random() < _WRONG
+            clock_s = chance.uniform(-3600, 3600) if wrong else 0.0
+            sidecar = Sidecar(folder, foresees=foresees, nursery=None if fresh else nursery, clock_s=clock_s)
+            tally.stepped += wrong
             tally.fresh += fresh or nursery is None
             _one_life(sidecar, stage, chance, tally, each, life_s)
             if number % _QUESTION_EVERY == 2:

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+_WRONG_FOR_S = 0.7
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -66,9 +67,16 @@ class Nursery:
             env={k: v for k, v in os.environ.items() if k != "TRACKER_CONFIG"} | {"PYTHONPATH": str(_ROOT)},
         )  # fmt: skip
 
-    def begin(self, folder: Path, said: Path, *, config: str, foresees: bool) -> Life:
-        """Start a sidecar."""
-        pid = self.ask(what="begin", folder=str(folder), said=str(said), config=config, foresees=foresees)
+    def begin(self, folder: Path, said: Path, *, config: str, foresees: bool, clock_s: float = 0.0) -> Life:
+        """Start a sidecar; its clock is off by `clock_s` at first, and is set right soon after."""
+        pid = self.ask(
+            what="begin",
+            folder=str(folder),
+            said=str(said),
+            config=config,
+            foresees=foresees,
+            clock_s=clock_s,
+        )
         return Life(self, pid)
 
     def ask(self, **words: Any) -> Any:
@@ -114,6 +122,8 @@ def _live(words: dict[str, Any]) -> None:
         from tracker.outlook import Outlook
 
         Outlook.begin = lambda self, as_of_us: None  # type: ignore[method-assign]
+    if words["clock_s"]:
+        _set_wrong(round(words["clock_s"] * 1e6))
     from tracker.cli import main
 
     sys.argv = ["tracker", "run", "--config", words["config"]]
@@ -126,6 +136,18 @@ def _live(words: dict[str, Any]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _set_wrong(off_us: int) -> None:
+    """Let the machine's clock be wrong, until somebody sets it."""
+    from tracker.clock import SystemClock
+
+    now_us, begun_s = SystemClock.now_us, time.monotonic()
+
+    def wrong(self: SystemClock) -> int:
+        return now_us(self) + (off_us if time.monotonic() - begun_s < _WRONG_FOR_S else 0)
+
+    SystemClock.now_us = wrong  # type: ignore[method-assign]
 
 
 def _serve() -> None:

@@ -13,6 +13,10 @@ from tests.torture.kills import Tally
 
 _WORDS = Path(__file__).with_name("page.txt")
 _FAULTS_SHOWN = 20
+_COLUMNS = (
+    "seed", "what is played", "kills", "fresh processes", "before it listened", "clock set", "frozen",
+    "killed frozen", "scrapes", "questions", "reports", "rows compared", "differences",
+)  # fmt: skip
 
 
 def write_page(path: Path, tallies: Sequence[Tally], seen: Sequence[Seen]) -> None:
@@ -33,21 +37,17 @@ def page(tallies: Sequence[Tally], seen: Sequence[Seen]) -> str:
 
 
 def _kills(tallies: Sequence[Tally]) -> str:
-    lines = [
-        "| seed | what is played | kills | fresh processes | before it listened | frozen | killed frozen "
-        "| scrapes | questions | reports | rows compared | differences |",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
     total = Tally(plot="**all**", seed=0)
     for one in tallies:
         total.add(one)
+    lines = [f"| {' | '.join(_COLUMNS)} |", f"| {' | '.join('---' for _ in _COLUMNS)} |"]
     for one in [*tallies, total]:
+        numbers = (
+            one.kills, one.fresh, one.early, one.stepped, one.frozen, one.killed_frozen, one.scrapes,
+            one.questions, one.reports, one.rows, len(one.faults),
+        )  # fmt: skip
         seed = str(one.seed) if one is not total else ""
-        lines.append(
-            f"| {seed} | {one.plot} | {one.kills:,} | {one.fresh:,} | {one.early:,} | {one.frozen:,} "
-            f"| {one.killed_frozen:,} | {one.scrapes:,} | {one.questions:,} | {one.reports:,} "
-            f"| {one.rows:,} | {len(one.faults):,} |"
-        )
+        lines.append(f"| {seed} | {one.plot} | {' | '.join(f'{n:,}' for n in numbers)} |")
     return "\n".join(lines)
 
 

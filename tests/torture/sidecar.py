@@ -36,6 +36,7 @@ class Sidecar:
         foresees: bool = True,
         under: Sequence[str] = (),
         nursery: Nursery | None = None,
+        clock_s: float = 0.0,
     ) -> None:
         """Start it; without forecasts it takes a third of the processor, so that more lives fit an hour."""
         self.folder = folder
@@ -46,7 +47,9 @@ class Sidecar:
         code = TRACKER[-1] if foresees else _BLIND + TRACKER[-1]
         self.process: subprocess.Popen[bytes] | Life
         if nursery is not None:
-            self.process = nursery.begin(folder, self._said, config=config, foresees=foresees)
+            self.process = nursery.begin(
+                folder, self._said, config=config, foresees=foresees, clock_s=clock_s
+            )
             return
         self.process = subprocess.Popen(
             [*under, *TRACKER[:-1], code, "run", "--config", config],

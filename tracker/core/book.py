@@ -9,6 +9,7 @@ one. Marks are a cache: with or without them the answer is the same, to the byte
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -266,13 +267,14 @@ class Book:
             sealed = self._marks.best(
                 f"{key} whole", _whole_digest(frame, attempt), step=None, at_us=as_of_us
             )
-            if sealed is not None:
-                fold = Fold.from_bytes(frame, sealed)
+            fold = _revived(frame, sealed)
+            if fold is not None:
                 self._sealed[key] = _extent(fold)
                 return fold
             body = self._marks.best(key, _digest(frame, attempt), step=frame.cut, at_us=as_of_us)
-            if body is not None:
-                return Fold.from_bytes(frame, body)
+            fold = _revived(frame, body)
+            if fold is not None:
+                return fold
         fold = Fold(frame=frame)
         if attempt.pieces:
             fold.offset = attempt.pieces[0].segment.first_offset
@@ -358,6 +360,16 @@ def _whole_digest(frame: Frame, attempt: Attempt) -> str:
     parts: list[object] = [_digest(frame, attempt), frame.cut]
     parts += [(p.stream.identity, p.segment.ordinal, p.segment.first_offset) for p in attempt.pieces]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _revived(frame: Frame, body: bytes | None) -> Fold | None:
+    """Return the fold that a mark holds; None where there is none, or where its bytes were damaged."""
+    if body is None:
+        return None
+    try:
+        return Fold.from_bytes(frame, body)
+    except (zlib.error, ValueError, TypeError):  # a cache: it is made again
+        return None
 
 
 def _extent(fold: Fold) -> tuple[object, ...]:

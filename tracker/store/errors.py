@@ -73,6 +73,8 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError | None:
     """Return SQLite's error as a sentence with a remedy; None where only a bug of ours can cause it."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
+    if code is None and "decode to UTF-8" in str(error):
+        return damaged(path, "a text in it is no text")
     if primary in _FULL:
         return StoreFull(
             f"no room to write {path} ({error}). Free space on its disk or raise the quota; "
@@ -89,10 +91,7 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError | None:
             "program other than `tracker` that holds it open."
         )
     if primary in _CORRUPT:
-        return StoreCorrupt(
-            f"{path} is damaged or no database ({error}). Run `tracker db check {path}`; then "
-            f"`tracker db restore {path} BACKUP`, or move the file away and let the logs be read again."
-        )
+        return damaged(path, str(error))
     if primary in _CANNOT_OPEN:
         return StoreReadOnly(
             f"{path} cannot be opened ({error}). The file must be readable, and its folder writable "
@@ -101,6 +100,23 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError | None:
     if primary in _IO_ERROR:
         return StoreReadOnly(f"the disk under {path} fails ({error}). See the kernel's messages; then retry.")
     return None
+
+
+def damaged(path: Path, what: str) -> StoreCorrupt:
+    """Return that a store is damaged, what shows it, and what to do."""
+    return StoreCorrupt(
+        f"{path} is damaged or no database ({what}). Run `tracker db check {path}`; then "
+        f"`tracker db restore {path} BACKUP`, or move the file away and let the logs be read again."
+    )
+
+
+@contextmanager
+def decoded(path: Path, what: str) -> Iterator[None]:
+    """Turn the errors of decoding rows inside the block into ours: the file was changed under us."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError) as error:
+        raise damaged(path, f"{what}: {type(error).__name__}") from error
 
 
 @contextmanager

@@ -6,12 +6,16 @@ Edge. `tracker db` and `tracker check` use this; the sidecar keeps running meanw
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tracker.core.records import Kind
+from tracker.core.segments import Segment
 from tracker.store.connection import journal_for, open_read_only, open_writable
 from tracker.store.errors import StoreCorrupt, StoreError, StoreMissing, StoreReadOnly, explain, explained
 from tracker.store.filesystem import file_system
@@ -23,6 +27,28 @@ _FAULTS_SHOWN: Final = 20
 _TABLES: Final = (
     "stream", "segment", "reading", "event", "scheduler_row", "reject", "correction", "fold_mark",
 )  # fmt: skip
+
+
+def _objects(parts: Sequence[Any]) -> None:
+    for part in parts:
+        if not isinstance(json.loads(part), dict):
+            raise TypeError(part)
+
+
+def _event(parts: Sequence[Any]) -> None:
+    Kind(parts[0])
+    _objects(parts[1:2])
+
+
+_TEXTS: Final[tuple[tuple[str, str, str, Callable[[Sequence[Any]], object]], ...]] = (
+    ("stream", "stream_id", "evidence, position, context", _objects),
+    ("stream", "stream_id", "identity, file_name", lambda parts: None),
+    ("segment", "stream_id", "body", lambda parts: Segment.from_json(json.loads(parts[0]))),
+    ("event", "id", "kind, data, text", _event),
+    ("scheduler_row", "stream_id", "data", _objects),
+    ("scheduler_row", "stream_id", "job_id, name, state, reason, comment", lambda parts: None),
+)
+"""Texts that we decode, by table, and how."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +121,33 @@ def check(path: str | Path, *, quick: bool = False) -> list[str]:
                     f"table {row[0]} has a row of no stream (row {row[1]})"
                     for row in connection.execute("PRAGMA foreign_key_check").fetchmany(_FAULTS_SHOWN)
                 ]
-                faults += [] if quick else _inconsistencies(connection)
+                faults += [] if quick else [*_undecodable(connection), *_inconsistencies(connection)]
         except sqlite3.DatabaseError as error:
             ours = explain(error, place)
             if ours is None:
                 raise
             faults.append(str(ours))
         return faults
+
+
+def _undecodable(connection: sqlite3.Connection) -> list[str]:
+    """Return the rows that the database takes for whole and that hold what we never wrote: flipped bits."""
+    faults: list[str] = []
+    for table, key, columns, read in _TEXTS:
+        connection.text_factory = bytes
+        try:
+            for row in connection.execute(f"SELECT {key}, {columns} FROM {table}"):
+                try:
+                    read([part.decode() if isinstance(part, bytes) else part for part in row[1:]])
+                except (ValueError, TypeError, KeyError) as error:
+                    faults.append(
+                        f"table {table}, row {row[0]}: {columns} cannot be read ({type(error).__name__})"
+                    )
+                    if len(faults) >= _FAULTS_SHOWN:
+                        return faults
+        finally:
+            connection.text_factory = str
+    return faults
 
 
 def _inconsistencies(connection: sqlite3.Connection) -> list[str]:

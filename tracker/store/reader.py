@@ -22,7 +22,7 @@ from tracker.core.segments import Segment
 from tracker.store import rows
 from tracker.store.batch import Changes, Mark, StreamChange, StreamKind
 from tracker.store.connection import no_log_waits, open_read_only
-from tracker.store.errors import StoreBusy, StoreGone, explained
+from tracker.store.errors import StoreBusy, StoreGone, decoded, explained
 from tracker.store.schema import real, require_current, require_file, version_of
 
 _READINGS: Final = f"""
@@ -153,7 +153,8 @@ class Reader:
             for stream_id, body in self._all(
                 "SELECT stream_id, body FROM segment ORDER BY stream_id, ordinal"
             ):
-                segments.setdefault(stream_id, []).append(Segment.from_json(json.loads(body)))
+                with decoded(self.path, f"segments of stream {stream_id}"):
+                    segments.setdefault(stream_id, []).append(Segment.from_json(json.loads(body)))
             found = self._all(
                 """
                 SELECT stream_id, identity, source, collector, parser_version, file_name, written_us,
@@ -184,19 +185,22 @@ class Reader:
             name = (values[1], values[0])
             known = best.get(name)
             best[name] = values if known is None else rows.later(known, values)
-        return [rows.as_scheduler_row(best[name]) for name in sorted(best)]
+        with decoded(self.path, "a row of scheduler_row"):
+            return [rows.as_scheduler_row(best[name]) for name in sorted(best)]
 
     def readings(self, stream_id: int, *, start: int = 0, end: int | None = None) -> Iterator[Reading]:
         """Yield the readings with start <= offset < end, in file order."""
         with explained(self.path):
-            found = self._connection.execute(_READINGS, rows.key_range(stream_id, start, end))
-        return rows.as_readings(found)
+            yield from rows.as_readings(
+                self._connection.execute(_READINGS, rows.key_range(stream_id, start, end))
+            )
 
     def events(self, stream_id: int, *, start: int = 0, end: int | None = None) -> Iterator[Event]:
         """Yield the events with start <= offset < end, in file order."""
-        with explained(self.path):
-            found = self._connection.execute(_EVENTS, rows.key_range(stream_id, start, end))
-        return map(rows.as_event, found)
+        with explained(self.path), decoded(self.path, f"events of stream {stream_id}"):
+            yield from map(
+                rows.as_event, self._connection.execute(_EVENTS, rows.key_range(stream_id, start, end))
+            )
 
     def corrections(self) -> list[Correction]:
         """Return what people said about interruptions, in the order in which they said it."""

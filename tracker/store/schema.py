@@ -23,6 +23,7 @@ from tracker.store.errors import (
     StoreMissing,
     StoreNewer,
     StoreOutdated,
+    decoded,
     explained,
 )
 
@@ -45,7 +46,7 @@ def version_of(connection: sqlite3.Connection, path: Path) -> int:
 
     One whose making was cut off before its first step counts as empty.
     """
-    with _one_state(connection):
+    with _one_state(connection), decoded(path, "the list of its tables"):
         application: int = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         others: int = connection.execute(

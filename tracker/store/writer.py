@@ -19,7 +19,7 @@ from tracker.core.corrections import Correction
 from tracker.store.batch import Mark, StoredStream, StreamBatch
 from tracker.store.commit import PlacesOf, next_revision, store_batch, stored_streams
 from tracker.store.connection import BUSY_MS, Journal, journal_for, open_writable
-from tracker.store.errors import StoreError, StoreGone, explained
+from tracker.store.errors import StoreError, StoreGone, decoded, explained
 from tracker.store.lock import WAIT_S, RunLock, WriteLock
 from tracker.store.rows import LARGEST_STREAM, clean
 from tracker.store.schema import real, require_current, stored_version
@@ -146,12 +146,12 @@ class Writer:
 
     def streams(self) -> list[StoredStream]:
         """Return every stream with all that is needed to read on."""
-        with self._mutex, explained(self.path):
+        with self._mutex, explained(self.path), decoded(self.path, "a row of stream or segment"):
             return stored_streams(self._connection)
 
     def stream(self, stream_id: int) -> StoredStream:
         """Return one stream; KeyError where there is none."""
-        with self._mutex, explained(self.path):
+        with self._mutex, explained(self.path), decoded(self.path, "a row of stream or segment"):
             found = stored_streams(self._connection, stream_id)
         if not found:
             raise KeyError(stream_id)
