@@ -146,6 +146,7 @@ def run_sidecar(
     set_up()
     limits = [config.limits for config in configs.loaded]
     stand_back(nice=max(one.nice for one in limits), oom_score_adj=max(one.oom_score_adj for one in limits))
+    _allow_handles()
     clock, gate = SystemClock(), Gate()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: clock.stop())
@@ -169,6 +170,16 @@ def run_sidecar(
     )
     signal.signal(signal.SIGHUP, lambda *_: sidecar.reload())
     sidecar.run()
+
+
+def _allow_handles() -> None:
+    """Let the process open as many files as it may: each run takes some ten."""
+    import contextlib
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1 << 16), most))
 
 
 def _web_config(path: Path | None, clock: Clock) -> WebConfig | None:
