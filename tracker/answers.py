@@ -21,7 +21,7 @@ from tracker.core.snapshot import Snapshot
 from tracker.exporter import Exporter
 from tracker.families import Page
 from tracker.interfaces import Clock
-from tracker.serve import Request, Response, takes_gzip, takes_gzip
+from tracker.serve import Request, Response, takes_gzip
 from tracker.vitals import Vitals
 
 DEAD_AFTER_S: Final = 120.0
