@@ -464,6 +464,14 @@ def test_one_process_listens_in_one_place() -> None:
         where_to_serve([first, plain, second])
     assert where_to_serve([first, second], listen=Listen("127.0.0.1", 1)).listen.port == 1
 
+    safe, other = (
+        replace(plain, serve=replace(plain.serve, web_config=Path(f"/x/{name}.yml"))) for name in "ab"
+    )
+    assert where_to_serve([plain, safe]).web_config == Path("/x/a.yml")
+    with pytest.raises(Clash, match=r"serve\.web_config = '/x/a\.yml' .*give --web-config"):
+        where_to_serve([safe, other])
+    assert where_to_serve([safe, other], web_config=Path("/y")).web_config == Path("/y")
+
 
 # -- the real process -----------------------------------------------------------------------------------
 
