@@ -12,6 +12,7 @@ import pytest
 from tests.store_help import add_stream, batch, make_store, reading
 from tests.torture.content import content, differences
 from tests.torture.disk import FAULTS, Seen, attempt
+from tests.torture.flips import Flips, flip
 from tests.torture.kills import Tally, torture
 from tests.torture.nursery import Nursery
 from tests.torture.page import page
@@ -51,6 +52,17 @@ def test_a_disk_that_fills_up_and_has_room_again_loses_nothing(tmp_path: Path) -
     assert seen.rows > 100
 
 
+@pytest.mark.slow
+def test_flipped_bits_are_told_as_damage_or_are_another_number(tmp_path: Path) -> None:
+    """No traceback anywhere; what cannot be read is found by `db check` too."""
+    tally = flip(tmp_path, stores=30, seed=3)
+
+    assert tally.faults == []
+    assert tally.stores == 30
+    assert tally.told > 0
+    assert tally.harmless > 10
+
+
 def test_the_comparison_sees_what_differs(tmp_path: Path) -> None:
     """A row more, a row fewer and a changed row are three differences: it could fail."""
     stage = Stage(SMALL, tmp_path, seed=1)
@@ -77,13 +89,15 @@ def test_the_page_tells_of_faults_and_of_what_was_left_out() -> None:
     bad = Tally(plot="p", seed=7, kills=3, faults=["reading: 1 fewer than undisturbed"])
     seen = [Seen("disk full", message="no room", back_s=1.2, rows=5), Seen("x", left_out="no loop device")]
 
-    text = page([bad, Tally(plot="q", seed=8, kills=4)], seen)
+    flips = [Flips(1, stores=9, told=2, found=2, harmless=6, silent=1)]
+    text = page([bad, Tally(plot="q", seed=8, kills=4)], seen, flips)
 
     assert "reading: 1 fewer than undisturbed" in text
     assert "| 7 |" in text
     assert "not tried here: no loop device" in text
+    assert "| 1 | 9 | 6 | 2 | 2 | 1 | 0 |" in text
     assert "zero differences" not in text
-    assert "zero differences" in page([Tally(plot="q", seed=8, kills=4)], seen)
+    assert "zero differences" in page([Tally(plot="q", seed=8, kills=4)], seen, flips)
 
 
 def test_every_plot_and_fault_has_a_name_of_its_own() -> None:

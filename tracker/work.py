@@ -55,7 +55,7 @@ class OpenWork:
         with ExitStack() as opened:
             self._lock = RunLock(config.store, started_at=iso(clock.now_us()) or "")
             opened.callback(self._lock.close)
-            self._writer = opened.enter_context(Writer(config.store, wait_s=wait_s))
+            self._writer = opened.enter_context(Writer(config.store, wait_s=wait_s, owner=self._lock))
             self._reader = opened.enter_context(Reader(config.store))
             self._marks = StoredMarks(self._reader, self._writer)
             self._book = Book(config.settings, marks=self._marks)

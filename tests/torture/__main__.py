@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.torture.disk import FAULTS, Seen, attempt
+from tests.torture.flips import Flips, flip
 from tests.torture.kills import Tally, clean, torture
 from tests.torture.nursery import Nursery
 from tests.torture.page import write_page
@@ -27,7 +28,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1000, help="in all")
     parser.add_argument("--each", type=int, default=40, help="kills of one run")
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next ones follow")
-    parser.add_argument("--no-disk", action="store_true", help="leave out the faults of the disk")
+    parser.add_argument("--no-disk", action="store_true", help="leave out disks and flipped bits")
+    parser.add_argument("--flips", type=int, default=400, help="stores with flipped bits")
     parser.add_argument("--keep", action="store_true", help="keep the folders of runs with a fault")
     parser.add_argument("--record", type=Path, help="append the results to this file")
     parser.add_argument("--from", type=Path, dest="earlier", help="begin with the results in this file")
@@ -36,19 +38,25 @@ def main() -> int:
     os.nice(10)
     tallies: list[Tally] = []
     seen: list[Seen] = []
+    flips: list[Flips] = []
     if given.earlier is not None:
         for line in given.earlier.read_text(encoding="utf-8").splitlines():
             words = json.loads(line)
-            if words.pop("sort") == "kills":
+            sort = words.pop("sort")
+            if sort == "kills":
                 tallies.append(Tally(**words))
-            else:
+            elif sort == "disk":
                 seen.append(Seen(**words))
+            else:
+                flips.append(Flips(**words))
     _kill(given, tallies)
     if not given.no_disk:
         _take_disks(given, seen)
+        _flip_bits(given, flips)
     if given.out is not None:
-        write_page(given.out, tallies, seen)
-    return 1 if any(one.faults for one in tallies) or any(one.faults for one in seen) else 0
+        write_page(given.out, tallies, seen, flips)
+    faults = [one.faults for one in tallies] + [one.faults for one in seen] + [one.faults for one in flips]
+    return 1 if any(faults) else 0
 
 
 def _kill(given: argparse.Namespace, tallies: list[Tally]) -> None:
@@ -84,6 +92,15 @@ def _take_disks(given: argparse.Namespace, seen: list[Seen]) -> None:
         _record(given, {"sort": "disk", **asdict(one)})
         print(f"{name}: {one.left_out or f'{one.rows} rows, {len(one.faults)} faults'}", flush=True)
         _tell(given, one.faults, folder)
+
+
+def _flip_bits(given: argparse.Namespace, flips: list[Flips]) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="torture-"))
+    one = flip(folder, stores=given.flips, seed=given.seed)
+    flips.append(one)
+    _record(given, {"sort": "flips", **asdict(one)})
+    print(f"{one.stores} stores with flipped bits, {one.told} told, {one.silent} silent", flush=True)
+    _tell(given, one.faults, folder)
 
 
 def _record(given: argparse.Namespace, words: dict[str, object]) -> None:

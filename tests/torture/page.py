@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.torture.disk import FAULTS, Seen
+from tests.torture.flips import Flips
 from tests.torture.kills import Tally
 
 _WORDS = Path(__file__).with_name("page.txt")
@@ -19,18 +20,19 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def write_page(path: Path, tallies: Sequence[Tally], seen: Sequence[Seen]) -> None:
+def write_page(path: Path, tallies: Sequence[Tally], seen: Sequence[Seen], flips: Sequence[Flips]) -> None:
     """Write the page."""
-    path.write_text(page(tallies, seen), encoding="utf-8")
+    path.write_text(page(tallies, seen, flips), encoding="utf-8")
 
 
-def page(tallies: Sequence[Tally], seen: Sequence[Seen]) -> str:
+def page(tallies: Sequence[Tally], seen: Sequence[Seen], flips: Sequence[Flips]) -> str:
     """Return the page."""
     text = _WORDS.read_text(encoding="utf-8")
     for name, value in {
         "KILLS": _kills(tallies),
         "RESULT": _result(tallies),
         "DISK": _disk(seen),
+        "FLIPS": _flips(flips),
     }.items():
         text = text.replace(f"@{name}@", value)
     return text
@@ -75,6 +77,18 @@ def _disk(seen: Sequence[Seen]) -> str:
             result = f"not tried here: {one.left_out.splitlines()[0][:200]}"
         cells = (one.name, what, back, str(one.rows or ""), _cell(result), _cell(_plain(one.message)))
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _flips(flips: Sequence[Flips]) -> str:
+    lines = [
+        "| seed | stores | harmless | told | found by `db check` | a number is another one | faults |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in flips:
+        numbers = (one.stores, one.harmless, one.told, one.found, one.silent, len(one.faults))
+        lines.append(f"| {one.seed} | {' | '.join(f'{n:,}' for n in numbers)} |")
+        lines += [f"\n{fault}" for fault in one.faults[:_FAULTS_SHOWN]]
     return "\n".join(lines)
 
 
