@@ -8,22 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 
-from reports.daily_figures import (
-    attempts_figure,
-    finish_figure,
-    speed_figure,
-    tokens_figure,
-    waterfall_figure,
-)
+from reports.daily_charts import finish_figure, speed_figure, tokens_figure
+from reports.daily_figures import attempts_figure, waterfall_figure
 from reports.daily_finish import finish_blocks, key_figures
-from reports.daily_parts import (
-    attempts_blocks,
-    behind_blocks,
-    ledger_blocks,
-    plan_blocks,
-    speed_blocks,
-)
-from reports.daily_words import dates, short, verdict
+from reports.daily_parts import attempts_blocks, ledger_blocks, speed_blocks
+from reports.daily_plan import behind_blocks, plan_blocks
+from reports.daily_verdict import verdict
+from reports.daily_words import dates, short
 from reports.numbers import count
 from reports.page import Block, Page, Section, shortened
 from tracker.core.daily import Daily
