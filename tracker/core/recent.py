@@ -29,30 +29,43 @@ class Track:
     flop_per_token: float | None
 
 
-def _at(points: Sequence[Sequence[int]], column: int, value: float, wanted: int) -> float:
+class _Points:
+    """The rows of a track's series, from its first step on, without a copy of them."""
+
+    __slots__ = ("_first_us", "_flat", "count")
+
+    def __init__(self, track: Track) -> None:
+        flat = track.series
+        known = track.first_us is not None and not (flat and flat[0] <= track.first_us)
+        self._flat = flat
+        self._first_us = track.first_us if known else None
+        self.count = len(flat) // 3 + known
+
+    def get(self, row: int, column: int) -> int:
+        """Return a cell: at_us, productive_us or tokens_net."""
+        if self._first_us is None:
+            return self._flat[3 * row + column]
+        if row:
+            return self._flat[3 * row - 3 + column]
+        return 0 if column else self._first_us
+
+
+def _at(points: _Points, column: int, value: float, wanted: int) -> float:
     """Return the `wanted` column where `column` reaches `value`, on straight lines between rows."""
-    low, high = 0, len(points) - 1
-    if value <= points[0][column]:
-        return float(points[0][wanted])
-    if value >= points[high][column]:
-        return float(points[high][wanted])
+    low, high, get = 0, points.count - 1, points.get
+    if value <= get(0, column):
+        return float(get(0, wanted))
+    if value >= get(high, column):
+        return float(get(high, wanted))
     while high - low > 1:
         middle = (low + high) // 2
-        if points[middle][column] <= value:
+        if get(middle, column) <= value:
             low = middle
         else:
             high = middle
-    span = points[high][column] - points[low][column]
-    share = (value - points[low][column]) / span if span else 1.0
-    return points[low][wanted] + share * (points[high][wanted] - points[low][wanted])
-
-
-def _points(track: Track) -> list[Sequence[int]]:
-    flat = track.series
-    points: list[Sequence[int]] = list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-    if track.first_us is not None and not (points and points[0][0] <= track.first_us):
-        points.insert(0, (track.first_us, 0, 0))
-    return points
+    span = get(high, column) - get(low, column)
+    share = (value - get(low, column)) / span if span else 1.0
+    return get(low, wanted) + share * (get(high, wanted) - get(low, wanted))
 
 
 def recent_mfu(tracks: Sequence[Track], peak_flop_per_s: float, work_us: int = HOUR_US) -> float | None:
@@ -64,14 +77,15 @@ def recent_mfu(tracks: Sequence[Track], peak_flop_per_s: float, work_us: int = H
     for track in reversed(tracks):
         if left <= 0:
             break
-        points = _points(track)
-        if not points:
+        points = _Points(track)
+        if not points.count:
             continue
         if track.flop_per_token is None:
             return None
-        end = points[-1]
-        part = min(left, end[1] - points[0][1])
-        tokens = end[2] - _at(points, 1, end[1] - part, 2)
+        last = points.count - 1
+        worked = points.get(last, 1)
+        part = min(left, worked - points.get(0, 1))
+        tokens = points.get(last, 2) - _at(points, 1, worked - part, 2)
         flop += tokens * track.flop_per_token
         gpu_us += part * track.world
         left -= part
@@ -87,7 +101,7 @@ def recent_hours_per_trillion(tracks: Sequence[Track], span_us: int = DAY_US) ->
         part = min(left, max(0, track.end_us - track.start_us))
         gpu_us += part * track.gpus
         left -= part
-        points = _points(track)
-        if points:
-            tokens += points[-1][2] - _at(points, 0, track.end_us - part, 2)
+        points = _Points(track)
+        if points.count:
+            tokens += points.get(points.count - 1, 2) - _at(points, 0, track.end_us - part, 2)
     return gpu_us / 3.6e9 * 1e12 / tokens if tokens > 0 else None

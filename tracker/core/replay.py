@@ -140,6 +140,9 @@ class Replay:
             for one in file.growing
             if is_training(one.whole)
         )
+        ends = [row.end_us if row.end_us is not None else row.start_us for row in self._past.rows]
+        ends += [one.whole.seen_at_us or 0 for file in self._past.files for one in file.growing]
+        self._ends_us = max(ends, default=None)
         self._dirty = True
         self._run: Judged | None = None
         self._live: Growing | None = None
@@ -157,9 +160,7 @@ class Replay:
     @property
     def ends_us(self) -> int | None:
         """Return the latest moment of which any fact tells; None without facts."""
-        known = [row.end_us if row.end_us is not None else row.start_us for row in self._past.rows]
-        known += [one.whole.seen_at_us or 0 for file in self._past.files for one in file.growing]
-        return max(known, default=None)
+        return self._ends_us
 
     def walk(self, moments: Iterator[int], *, since_us: int = 0) -> Iterator[Stop]:
         """Yield the run at each of some moments (rising, whole milliseconds), with the readings between.

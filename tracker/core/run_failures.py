@@ -160,8 +160,11 @@ def run_advice(
     mtbf_range_min: tuple[float, float | None] | None = None,
     gpu_hours: float | None = None,
     gpu_hour_price: float | None = None,
+    ends: bool = True,
 ) -> RunAdvice | None:
     """Return the checkpoint interval that would serve a run best, from its own figures.
+
+    Without `ends` the advice is no range: a third of the work, for who asks at every moment.
 
     A figure given stands in for the run's. Its failures' exact Poisson interval makes the advice a range.
     None while the stall of a save or the restart time is neither known nor given. A run that has not failed
@@ -190,6 +193,7 @@ def run_advice(
             checkpoint_stall_min=stall,
         )
     spread = _spread(snapshot) if failures_per_day is None else mtbf_range_min
+    spread = spread if ends else None
     hours, which = _allocation(snapshot, known, gpu_hours)
     price = _price(snapshot, hours, which) if gpu_hour_price is None else gpu_hour_price
 

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from tracker.core.energy import energy_mwh
 from tracker.core.errors import TrackerError
 from tracker.core.goodput_model import goodput_losses
+from tracker.core.memo import remembered
 from tracker.core.plan import Plan
 from tracker.core.run_failures import RunAdvice, run_advice, run_checkpoints, run_failures
 from tracker.core.run_money import US_PER_H, costs, drawn
@@ -151,6 +152,7 @@ def _schedule(snapshot: Snapshot, due: float | None) -> float | None:
     return (tokens.net + tokens.inherited) / due
 
 
+@remembered
 def _planned(plan: Plan) -> Planned:
     estimate, failures = plan.estimate(), plan.failures
     main = max(plan.stages, key=lambda stage: stage.tokens, default=None)
@@ -206,7 +208,7 @@ def _checkpoints(snapshot: Snapshot) -> Checkpoints:
 
 def _advice(snapshot: Snapshot) -> RunAdvice | None:
     try:
-        return run_advice(snapshot)
+        return run_advice(snapshot, ends=False)
     except TrackerError:  # figures of the run that the model does not take: no advice, and no failure
         return None
 

@@ -28,6 +28,19 @@ STEP_FAMILIES: Final = (
 )  # fmt: skip
 """Families that have a sample at every reading besides, in the order of `StepSample` after its moment."""
 BLOCK_SAMPLES: Final = 200_000
+_STILL: Final = (
+    "training_planned_tokens", "training_attempts_total", "training_running_attempts",
+    "training_interruptions", "training_reservation_end_timestamp_seconds", "training_last_attempt_start_timestamp_seconds",
+    "training_last_interruption_timestamp_seconds", "training_plan_budget", "training_plan_cost",
+    "training_plan_deadline_timestamp_seconds", "training_plan_energy_joules",
+    "training_plan_finish_timestamp_seconds", "training_plan_goodput_ratio", "training_plan_gpu_seconds",
+    "training_plan_mfu_ratio", "training_plan_mtbf_seconds", "training_plan_redone_ratio",
+    "training_plan_start_timestamp_seconds",
+)  # fmt: skip
+"""Families that change only when something besides a reading happens."""
+
+_STANDING: Final = tuple(family for family in RUN_FAMILIES if family.kind == "info" or family.name in _STILL)
+_MOVING: Final = tuple(family for family in RUN_FAMILIES if family not in _STANDING)
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -149,7 +162,9 @@ class _Gather:
         self._run = run
         self._common: Labels = (("run", run.encode("utf-8", "replace").decode()), *labels.items())
         self._lines: dict[tuple[str, tuple[str, ...]], Line] = {}
-        self._still: dict[str, list[tuple[tuple[str, ...], float | int | None]]] = {}
+        self._still: list[tuple[Family, tuple[str, ...], float | int]] = []
+        self._grid_ms: list[int] = []
+        """Moments of the grid at which nothing but what moves was written down."""
         self._first_ms: int | None = None
         self._last_ms = 0
         self.samples = 0
@@ -161,10 +176,14 @@ class _Gather:
         at_ms = snapshot.as_of_us // MS_US
         page = Page(self._run, snapshot)
         self._span(at_ms)
-        for family in RUN_FAMILIES:
+        if stop.opened or not self._grid_ms:
+            self._settle(page)
+        self._grid_ms.append(at_ms)
+        self.samples += len(self._still)
+        for family in _MOVING:
             if at_ms == last_ms and family.name in STEP_FAMILIES:
                 continue  # a reading at this very moment has told it
-            samples = family.samples(page) if family.kind != "info" else self._kept(family, page, stop.opened)
+            samples = family.samples(page)
             for values, value in samples:
                 if value is not None and math.isfinite(value):
                     line = self._line(family, values)
@@ -198,18 +217,28 @@ class _Gather:
     def block(self) -> Block:
         """Return what was gathered, and begin anew."""
         assert self._first_ms is not None
+        self._settle_down()
         lines = [line for line in self._lines.values() if line.values]
         made = Block(self._first_ms, self._last_ms, lines)
         self._lines, self._first_ms, self.samples = {}, None, 0
         return made
 
-    def _kept(
-        self, family: Family, page: Page, opened: bool
-    ) -> Sequence[tuple[tuple[str, ...], float | int | None]]:
-        """Return what changes only with an attempt: made anew when something has happened."""
-        if opened or family.name not in self._still:
-            self._still[family.name] = list(family.samples(page))
-        return self._still[family.name]
+    def _settle(self, page: Page) -> None:
+        """Write down what stood still on the grid so far, and look at it anew."""
+        self._settle_down()
+        self._still = [
+            (family, values, value)
+            for family in _STANDING
+            for values, value in family.samples(page)
+            if value is not None and math.isfinite(value)
+        ]
+
+    def _settle_down(self) -> None:
+        for family, values, value in self._still:
+            line = self._line(family, values)
+            line.times_ms.extend(self._grid_ms)
+            line.values.extend([value] * len(self._grid_ms))
+        self._grid_ms.clear()
 
     def _line(self, family: Family, values: tuple[str, ...]) -> Line:
         key = (family.name, values)
