@@ -173,7 +173,7 @@ def watched(folder: Path) -> Iterator[tuple[Prometheus, Player]]:
     player.advance(restart_us - 1)
     sidecar = Running(folder)
     try:
-        sidecar.until_ready()
+        until(lambda: sidecar.get("/readyz")[0] == 200, "the sidecar is not ready")
         instance = sidecar.url.removeprefix("http://")
         past = exported(folder, "job=tracker", f"instance={instance}")
         with prometheus(folder, [instance], past) as found:

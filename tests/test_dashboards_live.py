@@ -5,14 +5,27 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.conftest import need
 from tests.dashboards import Asked, queries
 from tests.prometheus_world import Prometheus, now_us, until, watched
+from tracker.families import FAMILIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.prometheus]
+
+
+NOT_HERE: Final = {
+    "tracker_unreadable_files": "every file can be read",
+    "tracker_outbox_oldest_timestamp_seconds": "nothing waits",
+    "tracker_outbox_last_success_timestamp_seconds": "nothing was sent",
+    "tracker_outbox_failures_total": "nothing failed",
+}
+"""Families that this run has no sample of, and why; all others have one."""
+AFTER_A_REPORT: Final = {"tracker_report_last_success_timestamp_seconds"}
+"""The first report is made while the test runs: here at its end, or not yet."""
 
 
 def empty(found: Prometheus, asked: Asked) -> bool:
@@ -46,8 +59,14 @@ def test_every_query_returns_data_and_every_rule_is_well(tmp_path: Path) -> None
             pytest.fail("no data for: " + "; ".join(f"{asked} ({asked.filled})" for asked in left))
         groups = found.get("rules")["groups"]
         rules = [rule for group in groups for rule in group["rules"]]
+        names = set(found.get("label/__name__/values"))
+        rejected = found.now('tracker_source_rejected_lines_total{source="3"}')
         raised = {alert["labels"]["alertname"] for alert in found.get("alerts")["alerts"]}
 
+    assert {family.name for family in FAMILIES} - names - AFTER_A_REPORT == set(NOT_HERE)
+    assert [one["value"][1] for one in rejected] == ["1"], (
+        "the third source holds one line that cannot be used"
+    )
     assert {group["name"] for group in groups} == {
         "tracker-recording",
         "tracker-fleet",

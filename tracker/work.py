@@ -136,7 +136,7 @@ class OpenWork:
                     up=source.up,
                     files=source.files,
                     lag_bytes=source.lag_bytes,
-                    rejected_lines=self._rejects_of.get(source.number, 0),
+                    rejected_lines=self._rejects_of.get(source.number - 1, 0),
                 )
                 for source in health.sources
             ),

@@ -289,7 +289,7 @@ class Reader:
         return dict(self._all("SELECT reason, sum(lines) FROM reject_count GROUP BY reason ORDER BY reason"))
 
     def rejects_by_source(self) -> dict[int, int]:
-        """Return how many lines were rejected, by the number of their source."""
+        """Return how many lines were rejected, by the place of their source in the config, from 0."""
         return dict(
             self._all(
                 """
