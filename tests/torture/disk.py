@@ -81,13 +81,13 @@ class Place:
         assert self.sidecar is not None
         return self.sidecar
 
-    def up(self, limit_s: float = 90.0) -> None:
+    def up(self, limit_s: float = 240.0) -> None:
         """Wait until it stores, and has read all that is there."""
         one = self.running()
         one.until(lambda: one.metric("tracker_store_up") == 1, "to store again", limit_s)
         one.until(lambda: (one.metric("tracker_lag_bytes") or 0) < 4096, "to catch up", limit_s)
 
-    def down(self, limit_s: float = 60.0) -> None:
+    def down(self, limit_s: float = 120.0) -> None:
         """Wait until it says that it cannot store."""
         one = self.running()
         one.until(lambda: one.metric("tracker_store_up") == 0, "to tell that it cannot store", limit_s)
