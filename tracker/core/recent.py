@@ -6,9 +6,9 @@ the series is taken as a straight line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 HOUR_US: Final = 3600 * 1_000_000
 DAY_US: Final = 24 * HOUR_US
@@ -27,6 +27,14 @@ class Track:
     gpus: int
     world: int
     flop_per_token: float | None
+
+
+class Backwards(Protocol):
+    """Tracks in order of time, walked from the latest back."""
+
+    def __reversed__(self) -> Iterator[Track]:
+        """Yield them, the latest first."""
+        ...
 
 
 class _Points:
@@ -68,7 +76,7 @@ def _at(points: _Points, column: int, value: float, wanted: int) -> float:
     return get(low, wanted) + share * (get(high, wanted) - get(low, wanted))
 
 
-def recent_mfu(tracks: Sequence[Track], peak_flop_per_s: float, work_us: int = HOUR_US) -> float | None:
+def recent_mfu(tracks: Backwards, peak_flop_per_s: float, work_us: int = HOUR_US) -> float | None:
     """Return MFU over the last `work_us` of productive wall time; None without any.
 
     Tokens of retained windows x FLOP per token / (productive GPU-seconds x peak).
@@ -92,7 +100,7 @@ def recent_mfu(tracks: Sequence[Track], peak_flop_per_s: float, work_us: int = H
     return flop * 1e6 / (gpu_us * peak_flop_per_s) if gpu_us > 0 else None
 
 
-def recent_hours_per_trillion(tracks: Sequence[Track], span_us: int = DAY_US) -> float | None:
+def recent_hours_per_trillion(tracks: Backwards, span_us: int = DAY_US) -> float | None:
     """Return allocated GPU-hours per 1e12 retained tokens over the last `span_us` of allocation."""
     left, tokens, gpu_us = span_us, 0.0, 0
     for track in reversed(tracks):

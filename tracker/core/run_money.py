@@ -10,6 +10,7 @@ import datetime as dt
 import math
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 from tracker.core.energy import carbon_t, energy_mwh
@@ -136,13 +137,9 @@ def _costs(snapshot: Snapshot) -> Costs | None:
     if snapshot.gpu_us is None:
         return None
     prices = _prices(snapshot)
-    held = [_held(line) for line in snapshot.attempts]
     span = _span(snapshot)
     waits = _Held(*span) if span is not None else None
-    rest = _reserved(snapshot)
-    mine = tuple(None if prices is None or h is None else h.cost(prices) for h in held)
-    more = None if prices is None else math.fsum(h.cost(prices) for h in rest)
-    total = None if more is None else math.fsum([*(c for c in mine if c is not None), more])
+    mine, more, total = _paid(snapshot, prices)
     hours = snapshot.gpu_us["allocated"] / US_PER_H
     price = total / hours if total is not None and hours else None
     rate = snapshot.per_trillion.realised
@@ -155,6 +152,28 @@ def _costs(snapshot: Snapshot) -> Costs | None:
         per_trillion_tokens=rate * price if rate is not None and price is not None else None,
         losses=tuple(_loss(snapshot, stop, prices, waits) for stop in snapshot.interruptions),
     )
+
+
+def spent(snapshot: Snapshot) -> float | None:
+    """Return the money so far: `costs(snapshot).total`, without what each interruption cost."""
+    return None if snapshot.gpu_us is None else _paid(snapshot, _prices(snapshot))[2]
+
+
+def _paid(
+    snapshot: Snapshot, prices: Prices | None
+) -> tuple[tuple[float | None, ...], float | None, float | None]:
+    """Return money by attempt, of the reservation's rest, and in total."""
+    held = [_held(line) for line in snapshot.attempts]
+    if prices is None:
+        return (None,) * len(held), None, None
+    mine = tuple(None if h is None else _cost(h, prices) for h in held)
+    more = math.fsum(h.cost(prices) for h in _reserved(snapshot))
+    return mine, more, math.fsum([*(c for c in mine if c is not None), more])
+
+
+@lru_cache(maxsize=4096)
+def _cost(held: _Held, prices: Prices) -> float:
+    return held.cost(prices)
 
 
 def price_to_come(snapshot: Snapshot, gpu_hours: float) -> float | None:

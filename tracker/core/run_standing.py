@@ -14,7 +14,7 @@ from tracker.core.goodput_model import goodput_losses
 from tracker.core.memo import remembered
 from tracker.core.plan import Plan
 from tracker.core.run_failures import RunAdvice, run_advice, run_checkpoints, run_failures
-from tracker.core.run_money import US_PER_H, costs, drawn
+from tracker.core.run_money import US_PER_H, drawn, spent
 from tracker.core.run_plan import anchored
 from tracker.core.snapshot import Snapshot
 
@@ -100,7 +100,7 @@ def run_standing(snapshot: Snapshot) -> Standing:
     unexpected = [stop.at_us for stop in snapshot.interruptions if stop.kind == "unexpected"]
     last = snapshot.attempts[-1] if snapshot.attempts else None
     due = due_tokens(plan, snapshot.as_of_us) if plan is not None else None
-    money, energy, known = costs(snapshot), drawn(snapshot), run_checkpoints(snapshot)
+    energy, known = drawn(snapshot), run_checkpoints(snapshot)
     shares = known.shares if known is not None else None
     progress = [line.progress_us for line in snapshot.attempts if line.progress_us is not None]
     return Standing(
@@ -109,7 +109,7 @@ def run_standing(snapshot: Snapshot) -> Standing:
         due_tokens=due,
         schedule_ratio=_schedule(snapshot, due),
         reservation_end_us=settings.reservation.end_us if settings is not None else None,
-        cost=money.total if money is not None else None,
+        cost=spent(snapshot),
         energy_mwh=energy.mwh if energy is not None else None,
         power_from=energy.power_from if energy is not None else None,
         redone_ratio=shares.redo_ratio if shares is not None else None,

@@ -5,7 +5,7 @@ Pure. `Book.open` has folded the facts; everything a face shows is computed here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -345,7 +345,7 @@ def _efficiency(
     return Mfu(
         productive_ratio=mfu(flop=done, gpu_us=sums["productive"], peak_flop_per_s=peak),
         allocated_ratio=mfu(flop=done, gpu_us=allocated, peak_flop_per_s=peak),
-        recent_ratio=recent_mfu(_tracks(lines, flops, opened), peak),
+        recent_ratio=recent_mfu(_Tracks(lines, flops, opened), peak),
         six_n_productive_ratio=mfu(flop=six_n, gpu_us=sums["productive"], peak_flop_per_s=peak),
         reference_precision=blank.reference_precision,
         peak_flop_per_s=peak,
@@ -359,21 +359,27 @@ def _flop_alone(settings: Settings) -> FlopPerToken | None:
     return settings.plan.flop() if settings.plan is not None else None
 
 
-def _tracks(
-    lines: Sequence[AttemptLine], flops: Sequence[FlopPerToken | None], opened: Opened
-) -> list[Track]:
-    return [
-        Track(
-            series=entry.fold.series,
-            first_us=line.first_us,
-            start_us=line.start_us,
-            end_us=line.start_us + line.wall_us["allocated"] - line.wall_us["pending"],
-            gpus=line.gpus or 0,
-            world=line.world or 0,
-            flop_per_token=None if flop is None else flop.value,
-        )
-        for line, flop, entry in zip(lines, flops, opened.entries, strict=True)
-    ]
+class _Tracks:
+    """The tracks of a run, the latest first: whoever walks back stops early, and the rest is never made."""
+
+    def __init__(
+        self, lines: Sequence[AttemptLine], flops: Sequence[FlopPerToken | None], opened: Opened
+    ) -> None:
+        self._rows = (lines, flops, opened.entries)
+
+    def __reversed__(self) -> Iterator[Track]:
+        lines, flops, entries = self._rows
+        for place in range(len(lines) - 1, -1, -1):
+            line, flop = lines[place], flops[place]
+            yield Track(
+                series=entries[place].fold.series,
+                first_us=line.first_us,
+                start_us=line.start_us,
+                end_us=line.start_us + line.wall_us["allocated"] - line.wall_us["pending"],
+                gpus=line.gpus or 0,
+                world=line.world or 0,
+                flop_per_token=None if flop is None else flop.value,
+            )
 
 
 def _per_trillion(
@@ -389,7 +395,7 @@ def _per_trillion(
         return PerTrillion(plan=plan)
     return PerTrillion(
         realised=gpu_hours_per_trillion_tokens(tokens=tokens.seen, gpu_us=allocated),
-        recent=recent_hours_per_trillion(_tracks(lines, flops, opened)),
+        recent=recent_hours_per_trillion(_Tracks(lines, flops, opened)),
         plan=plan,
     )
 

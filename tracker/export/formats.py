@@ -69,12 +69,29 @@ def _csv(columns: Sequence[Column], rows: Iterable[Row], out: BinaryIO) -> int:
         writer = csv.writer(buffer, lineterminator="\n")
         if not written:
             writer.writerow([column.name for column in columns])
-        writer.writerows(_cells(row, texts) for row in some)
+        for row in some:
+            cells = _cells(row, texts)
+            if any("\r" in str(cells[place]) for place in texts):
+                _quoted(buffer, cells)
+            else:
+                writer.writerow(cells)
         out.write(buffer.getvalue().encode("utf-8", "replace"))
         written += len(some)
     if not written:
         out.write((",".join(column.name for column in columns) + "\n").encode())
     return written
+
+
+def _quoted(buffer: io.StringIO, cells: list[Cell]) -> None:
+    """Write a row with all its text in quotes: the writer leaves a lone carriage return bare."""
+    for place, cell in enumerate(cells):
+        if place:
+            buffer.write(",")
+        if isinstance(cell, str):
+            buffer.write('"' + cell.replace('"', '""') + '"')
+        elif cell is not None:
+            buffer.write(str(cell))
+    buffer.write("\n")
 
 
 def _cells(row: Row, texts: Sequence[int]) -> list[Cell]:

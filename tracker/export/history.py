@@ -30,7 +30,8 @@ STEP_FAMILIES: Final = (
 BLOCK_SAMPLES: Final = 200_000
 _STILL: Final = (
     "training_planned_tokens", "training_attempts_total", "training_running_attempts",
-    "training_interruptions", "training_reservation_end_timestamp_seconds", "training_last_attempt_start_timestamp_seconds",
+    "training_interruptions", "training_reservation_end_timestamp_seconds",
+    "training_last_attempt_start_timestamp_seconds",
     "training_last_interruption_timestamp_seconds", "training_plan_budget", "training_plan_cost",
     "training_plan_deadline_timestamp_seconds", "training_plan_energy_joules",
     "training_plan_finish_timestamp_seconds", "training_plan_goodput_ratio", "training_plan_gpu_seconds",
