@@ -383,6 +383,9 @@ after a look at seeds 1 to 1,000, which an earlier version of this page showed. 
 
 {aims}
 
+A share of 1,000 runs has a standard error of 1.2 points. What is missed stays missed: nothing was tuned on
+these seeds.
+
 {simulated}
 
 Runs with none of ramp, drift, planned stops and rollbacks are few, and there the straight line from the start
