@@ -18,6 +18,7 @@ ALL = {
     "scrape": "a scrape of 1, 100, 1,000 runs; fifty scrapers beside idle TLS clients",
     "sidecar": "the sidecar: start, scrape, memory, CPU",
     "follow_files": "following files",
+    "backfill": "a run's past into VictoriaMetrics, beside promtool",
     "forecast_cost": "a forecast on a million readings",
     "report_cost": "a daily report of a million readings, PDF included",
     "web_page": "the status page of 500 attempts",
