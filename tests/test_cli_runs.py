@@ -449,3 +449,18 @@ def test_the_demo_takes_a_temporary_folder(
     (made,) = tmp_path.glob("tracker-demo-*")
     assert str(made) in done.output
     shutil.rmtree(made)
+
+
+def test_a_run_that_is_history_is_told_as_of_its_end(call: Callable[..., Result], tmp_path: Path) -> None:
+    """With [run] until an old log without a last word does not count as running until now."""
+    write(tmp_path / "train.log", range(1, 101))
+    call("ingest")
+    assert document(call("status", "--json"))["state"] == "stalled"
+    config = tmp_path / "run.toml"
+    config.write_text(config.read_text().replace("[run]", "[run]\nuntil = 2026-01-05T08:17:00Z", 1))
+
+    now = document(call("status", "--json"))
+    assert (now["as_of"], now["state"]) == ("2026-01-05T08:17:00Z", "running")
+    assert call("ledger", "--json").stdout == call("ledger", "--json", "--as-of", "2026-01-05T08:17").stdout
+    earlier = document(call("status", "--json", "--as-of", "2026-01-05T08:08:20"))
+    assert earlier["as_of"] == "2026-01-05T08:08:20Z"

@@ -113,7 +113,9 @@ def ingest_once(
 
     with open_work(config, clock) as work:
         work.read_all(final=final, told=progress)
-        work.snapshot(as_of_us=clock.now_us())  # leaves marks behind: the next question is answered at once
+        work.snapshot(
+            as_of_us=config.moment_us(clock.now_us())
+        )  # leaves marks behind: the next question is answered at once
         return work.health()
 
 
@@ -358,7 +360,7 @@ def correct_interruption(config: Config, number: int, said: Said, *, clock: Cloc
 
     if not stored_version(config.store):
         raise NoInterruption(number, 0)
-    now_us = clock.now_us()
+    now_us = config.moment_us(clock.now_us())  # of a run that is history: so that it counts
     with Reader(config.store) as reader:
         book = Book(config.settings, marks=StoredMarks(reader))
         before = snapshot_of(book, reader, as_of_us=now_us)

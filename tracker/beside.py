@@ -69,12 +69,12 @@ class Past:
         if not (due and now.settled and now.store_up and now.snapshot is not None):
             self._gate.leave(self)
         elif self._gate.enter(self):
-            self._begin(now_s)
+            self._begin(now_s, now.snapshot.as_of_us)
 
-    def _begin(self, now_s: float) -> None:
+    def _begin(self, now_s: float, as_of_us: int) -> None:
         self._began_s, self._next_s = now_s, now_s + RETRY_S
         self._folder = tempfile.TemporaryDirectory(prefix="tracker-")
-        moment_us = self._clock.now_us() // 1_000_000 * 1_000_000
+        moment_us = as_of_us // 1_000_000 * 1_000_000
         self._child.begin(
             ["tracker.cli.beside_child", str(self._config), str(moment_us), str(self._out(self._folder))],
             folder=self._config.parent,

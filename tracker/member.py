@@ -374,7 +374,7 @@ class Member:
     def _look_around(self) -> None:
         self._look_ahead()
         now = RunNow(
-            as_of_us=self._clock.now_us(),
+            as_of_us=self._moment_us(),
             snapshot=self._shown,
             settled=self._shown_all,
             store_up=self._store_up,
@@ -411,7 +411,7 @@ class Member:
             self._gate.leave(self)
         elif self._gate.enter(self):
             self._asked_s = now_s
-            outlook.begin(self._clock.now_us() // 1_000_000 * 1_000_000)  # a moment that a command can name
+            outlook.begin(self._moment_us() // 1_000_000 * 1_000_000)  # a moment that a command can name
             if not outlook.busy:
                 self._gate.leave(self)
 
@@ -430,7 +430,7 @@ class Member:
     def _refresh(self, work: Work) -> None:
         began_s = self._clock.cpu_s()
         revision = work.revision()
-        self._snapshot = work.snapshot(as_of_us=self._clock.now_us(), facts=self._stoppable)
+        self._snapshot = work.snapshot(as_of_us=self._moment_us(), facts=self._stoppable)
         self._made_s = self._clock.monotonic_s()
         self._snapshot_s = self._clock.cpu_s() - began_s
         self._revision = revision
@@ -439,6 +439,9 @@ class Member:
 
     def _stoppable(self, facts: Facts) -> Facts:
         return _Stoppable(facts, lambda: self._clock.stopped)
+
+    def _moment_us(self) -> int:
+        return self.config.moment_us(self._clock.now_us())
 
     # -- trouble -------------------------------------------------------------------------------------
 

@@ -35,9 +35,12 @@ def files(run: Run) -> dict[str, bytes]:
     moment = as_of(run)
     head = (
         "# A SIMULATED run, made by tests/simulator: no GPU ran for it.\n"
-        f"# Ask about it with --as-of {moment}: that is when its observation ends.\n\n"
+        "# Its observation ended while it went on: `until` says when.\n\n"
     )
-    found["run.toml"] = config(run, name="demo-13b-simulated", head=head, tokens=4e12).encode()
+    text = config(run, name="demo-13b-simulated", head=head, tokens=4e12)
+    billing = 'billing = "attempt"\n'
+    assert billing in text
+    found["run.toml"] = text.replace(billing, f"{billing}until = {moment}\n", 1).encode()
     found["README.txt"] = _readme(run, moment).encode()
     return found
 
@@ -59,7 +62,8 @@ in it. Its observation ends at {moment}, while the run goes on.
 `tracker demo` runs the whole path on a copy of it. To try more by hand, copy the folder and run
 
     tracker ingest --config run.toml
-    tracker status --config run.toml --as-of {moment}
+    tracker status --config run.toml
+    tracker report --config run.toml
 """
 
 

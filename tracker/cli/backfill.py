@@ -157,7 +157,9 @@ def backfill(
     clock = SystemClock()
     try:
         with history(loaded, added) as past:
-            span = past.span(since_us=since, until_us=until, now_us=clock.now_us(), every_s=every_s)
+            span = past.span(
+                since_us=since, until_us=until, now_us=loaded.moment_us(clock.now_us()), every_s=every_s
+            )
             progress = _progress(span, clock)
             sender = Sender(
                 target,

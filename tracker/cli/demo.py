@@ -5,15 +5,12 @@ Edge: copies the bundled files into a folder of its own.
 
 from __future__ import annotations
 
-import re
 import tempfile
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
-
-from tracker.cli._options import Moment
 
 
 @click.command()
@@ -38,14 +35,15 @@ def demo(directory: Path | None) -> None:
     from reports.status import status_pairs
     from tracker import app
     from tracker.cli._output import print_pairs, print_table, talk
+    from tracker.clock import SystemClock
 
     folder = directory if directory is not None else Path(tempfile.mkdtemp(prefix="tracker-demo-"))
-    as_of_us, as_of = _prepare(folder)
+    _prepare(folder)
     config = app.load_config(folder / "run.toml")
     talk(f"A SIMULATED run: no GPU ran for it. Its raw logs are in {folder}, the store begins empty.")
     health = app.ingest_once(config, final=True)
     talk(f"{health.files} files read: {health.lines:,} lines, {health.readings:,} readings.\n")
-    snapshot = app.forecast_now(config, as_of_us=as_of_us).snapshot
+    snapshot = app.forecast_now(config, as_of_us=config.moment_us(SystemClock().now_us())).snapshot
     print_pairs(status_pairs(snapshot))
     click.echo()
     print_table(total_table(snapshot))
@@ -53,19 +51,17 @@ def demo(directory: Path | None) -> None:
     print_table(attempts_table(snapshot))
     talk(
         f"\nGo on from here:\n"
-        f"  tracker ledger --config {folder}/run.toml --as-of {as_of} --json\n"
+        f"  tracker ledger --config {folder}/run.toml --json\n"
+        f"  tracker report --config {folder}/run.toml      a PDF, as finance would get it\n"
         f"  tracker collectors test {folder}/logs/*-01.log\n"
         f"  tracker run --config {folder}/run.toml      then open http://127.0.0.1:9109/"
     )
 
 
-def _prepare(folder: Path) -> tuple[int, str]:
-    """Put the bundled run into a folder, or empty the store of one that is there; return its moment."""
+def _prepare(folder: Path) -> None:
+    """Put the bundled run into a folder, or empty the store of one that is there."""
     bundled = resources.files("tracker") / "demo"
     text = (bundled / "run.toml").read_text(encoding="utf-8")
-    found = re.search(r"--as-of (\S+?):? ", text)
-    assert found is not None
-    as_of = found[1].rstrip(":")
     config = folder / "run.toml"
     if config.exists():
         if config.read_text(encoding="utf-8", errors="replace") != text:
@@ -76,7 +72,6 @@ def _prepare(folder: Path) -> tuple[int, str]:
         if folder.exists() and any(folder.iterdir()):
             raise click.UsageError(f"{folder} is not empty. Give a new folder")
         _copy(bundled, folder)
-    return Moment().convert(as_of, None, None), as_of
 
 
 def _copy(source: Traversable, target: Path) -> None:

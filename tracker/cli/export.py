@@ -124,7 +124,9 @@ def _history(
 
     added = checked_labels(labels)
     with history(config, added) as past:
-        span = past.span(since_us=since, until_us=until, now_us=SystemClock().now_us(), every_s=every_s)
+        span = past.span(
+            since_us=since, until_us=until, now_us=config.moment_us(SystemClock().now_us()), every_s=every_s
+        )
         with _out(path) as file:
             samples = openmetrics.write(past.blocks(span) if span is not None else (), file, told=told)
     if sys.stderr.isatty():
@@ -149,7 +151,7 @@ def _table(config: Config, name: str, form: str | None, path: Path, as_of: int |
     if form == "parquet" and str(path) == "-" and sys.stdout.isatty():
         raise click.UsageError("Parquet is no text: give --out FILE")
     table = KNOWN[name]
-    as_of_us = as_of if as_of is not None else SystemClock().now_us()
+    as_of_us = as_of if as_of is not None else config.moment_us(SystemClock().now_us())
     with opened(config) as reader, _out(path) as file:
         made = seen(config.settings, reader, as_of_us=as_of_us)
         rows = formats.write(cast("Format", form), table.columns, table.rows(made), file)

@@ -86,7 +86,7 @@ def forecast(
     if sum((history, backtest, bool(choices))) > 1:
         raise click.UsageError("--history, --backtest and --what-if answer different questions: give one")
     loaded = app.load_config(config)
-    as_of_us = as_of if as_of is not None else SystemClock().now_us()
+    as_of_us = as_of if as_of is not None else loaded.moment_us(SystemClock().now_us())
     if history:
         _history(loaded, as_of_us, as_json)
     elif backtest:

@@ -34,7 +34,9 @@ def ledger(config: Path, as_of: int | None, by_day: bool, as_json: bool) -> None
     from tracker.clock import SystemClock
 
     loaded = app.load_config(config)
-    snapshot = app.snapshot_now(loaded, as_of_us=as_of if as_of is not None else SystemClock().now_us())
+    snapshot = app.snapshot_now(
+        loaded, as_of_us=as_of if as_of is not None else loaded.moment_us(SystemClock().now_us())
+    )
     if as_json:
         from tracker.core.documents import ledger_document
 

@@ -56,6 +56,9 @@ RUN: Final = Section(
             example='"llama-13b"', needed=True),
         Key("timezone", kinds.ZONE, "Zone of log times that carry none, and of times in this file without "
             "an offset.", "UTC", '"UTC"'),
+        Key("until", kinds.MOMENT, "The last moment that counts, for a run that is history: no answer is of "
+            "a later one. For old logs that end without a word, which else count as running until now.",
+            "none: the run may go on", "2026-04-05T00:00:00Z"),
         Key("billing", kinds.BILLING, "What is paid for: the allocation of each attempt, or the whole "
             "reservation (then see [reservation]).", "attempt", '"attempt"'),
     ),

@@ -120,6 +120,7 @@ class _Loader:
             folder=self.folder,
             settings=settings,
             zone=self.zone,
+            until_us=self.us(run.get("until")),
             sources=sources,
             poll_s=ingest.get("poll_s", 1.0),
             store=self.resolve(store.get("path", "tracker.db")),

@@ -121,6 +121,8 @@ class Config:
     settings: Settings
     zone: dt.tzinfo = dt.UTC
     """[run] timezone."""
+    until_us: int | None = None
+    """[run] until: no answer is of a later moment."""
     sources: tuple[Source, ...] = ()
     poll_s: float = 1.0
     """[ingest] poll_s: seconds between two looks at the files."""
@@ -132,3 +134,7 @@ class Config:
     webhooks: tuple[Webhook, ...] = ()
     warnings: tuple[str, ...] = ()
     """What is allowed and probably not meant."""
+
+    def moment_us(self, now_us: int) -> int:
+        """Return the moment that an answer of now is of: now, or the end of a run that is history."""
+        return now_us if self.until_us is None else min(now_us, self.until_us)

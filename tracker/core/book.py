@@ -398,7 +398,7 @@ def _entry_warnings(number: int, entry: Entry) -> list[str]:
     if quiet > _LONG_QUIET_US and entry.attempt.row is None:
         warnings.append(
             f"attempt {number}: its log has no end line and no scheduler row tells of its end, so "
-            f"{quiet / 3.6e9:,.0f} h of silence are counted: use --as-of, or add the scheduler as a source"
+            f"{quiet / 3.6e9:,.0f} h of silence are counted: add the scheduler as a source, or set run.until"
         )
     if entry.fold.skew_us:
         warnings.append(f"attempt {number}: the log's clock was set back by {entry.fold.skew_us / 1e6:.0f} s")

@@ -187,11 +187,17 @@ class Errands:
         return daily.following(schedule, now_us) if done else slot.at_us
 
     def _told_all(self, schedule: daily.Schedule) -> bool:
-        """Tell whether a run that is finished has had its last report: nobody wants one a day for ever."""
+        """Tell whether a run that is over has had its last report: nobody wants one a day for ever."""
         run = self._seen
-        if run is None or run.state != "finished" or not run.attempts:
+        if run is None or not run.attempts:
             return False
-        end_us = max(line.end_us or line.start_us for line in run.attempts)
+        now_us, until_us = self._clock.now_us(), self._config.until_us
+        if until_us is not None and now_us >= until_us:
+            end_us = until_us
+        elif run.state == "finished":
+            end_us = max(line.end_us or line.start_us for line in run.attempts)
+        else:
+            return False
         return any(
             row.state == "made" and row.kind == schedule.name and row.as_of_us >= end_us for row in self._rows
         )
@@ -286,7 +292,7 @@ class Errands:
                         due.slot.kind,
                         due.slot.day,
                         due.slot.zone,
-                        str(due.as_of_us),
+                        str(self._config.moment_us(due.as_of_us)),
                     ],
                     folder=self._config.folder,
                     limit_s=2 * self._config.report.time_limit_s + 60.0,
