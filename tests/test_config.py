@@ -491,7 +491,9 @@ def test_options_reach_their_collector_as_plain_json() -> None:
         pytest.param(
             "[report]\nat='02:30'\ntimezone='Europe/Berlin'", "may not exist or come twice", id="dst"
         ),
-        pytest.param("[serve]\nlisten='0.0.0.0:9109'", "without encryption (TLS) or password", id="open-to-all"),
+        pytest.param(
+            "[serve]\nlisten='0.0.0.0:9109'", "without encryption (TLS) or password", id="open-to-all"
+        ),
         pytest.param("[reservation]\ngpus=8", "is not used", id="a-reservation-that-is-not-billed"),
     ],
 )

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.story import Log, facts, row, settings, us
+from tests.core.story import settings, us
 from tests.core.test_book import eventful, told
-from tests.factories import facts_from
 from tests.simulator import preset, simulate
 from tests.test_ledger_simulated import read, settings_of
 from tracker.core.book import Book
-from tracker.core.corrections import Correction
 from tracker.core.facts import Facts
-from tracker.core.records import Event, Kind, Reading
+from tracker.core.records import Reading
 from tracker.core.replay import Replay, StepSample
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot

@@ -27,7 +27,7 @@ def remembered(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
         for held, result in known:
             if len(held) == len(args) and all(map(_same, held, args)):
                 return result
-        result = function(*args)
+        result = function(*args, **kwargs)
         known.insert(0, (args, result))
         del known[_KEPT:]
         return result

@@ -212,8 +212,8 @@ def run_advice(
     advice = advice_at(per_day, known=is_rate_known)
     gains = None
     if spread is not None and is_rate_known:
-        ends = [advice_at(MIN_PER_DAY / m if m is not None else 0.0).gain_ratio for m in spread]
-        found = sorted(g for g in (advice.gain_ratio, *ends) if g is not None)
+        at_ends = [advice_at(MIN_PER_DAY / m if m is not None else 0.0).gain_ratio for m in spread]
+        found = sorted(g for g in (advice.gain_ratio, *at_ends) if g is not None)
         gains = (found[0], found[-1]) if found else None
     return RunAdvice(
         given=replace(
