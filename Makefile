@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-SOURCE := tracker collectors reports tests benchmarks docs
+SOURCE := tracker collectors reports tests benchmarks docs configs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test check lint bench forecast-study changes-study torture docs examples dashboards wheel sbom audit clean

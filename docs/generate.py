@@ -95,7 +95,9 @@ def metrics() -> str:
     parts += ["| family | type | labels | meaning |", "|---|---|---|---|"]
     for one in PROCESS_FAMILIES:
         labels = ", ".join(f"`{name}`" for name in one.labels) + (f" ({one.values})" if one.values else "")
-        parts.append("| " + " | ".join(_cell(t) for t in (f"`{one.name}`", one.kind, labels, one.help)) + " |")
+        parts.append(
+            "| " + " | ".join(_cell(t) for t in (f"`{one.name}`", one.kind, labels, one.help)) + " |"
+        )
     parts.append("")
     parts.append(
         f"Besides, `{BUILD_INFO}` (labels `version`, `python`) and the usual `process_*` families.\n"
