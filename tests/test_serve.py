@@ -144,15 +144,24 @@ def test_a_loopback_server_is_not_to_be_posed_as(server: Server, host: str, stat
     assert ask(server, raw)[0] == status
 
 
-def test_a_client_that_never_speaks_costs_nobody_else_anything(server: Server) -> None:
-    """It holds one of four places until its deadline; the others answer at once."""
-    with connect(server) as idle:
-        began = time.monotonic()
-        assert get(server, "/hello")[0] == 200
-        assert time.monotonic() - began < 0.3
+def test_a_client_that_never_speaks_costs_nobody_else_anything(clock: SystemClock) -> None:
+    """It holds one place until its deadline; others are answered long before."""
+    server = Server(LOOPBACK, answer, clock=clock, deadline_s=20.0)
+    server.start()
+    try:
+        with connect(server) as idle:
+            assert get(server, "/hello")[0] == 200
+            idle.setblocking(False)
+            with pytest.raises(BlockingIOError):  # still waited for, while the other is served
+                idle.recv(1)
+    finally:
+        server.stop()
 
-        assert idle.recv(1) == b""  # cut off
-        assert time.monotonic() - began < 2
+
+def test_a_client_that_never_speaks_is_cut_off(server: Server) -> None:
+    """At its deadline."""
+    with connect(server) as idle:
+        assert idle.recv(1) == b""
 
 
 def test_a_client_that_drips_is_cut_off_too(server: Server) -> None:
@@ -168,7 +177,6 @@ def test_a_client_that_drips_is_cut_off_too(server: Server) -> None:
             time.sleep(0.05)
 
         assert cut
-        assert time.monotonic() - began < 2
 
 
 def test_more_clients_than_places_are_told_so(server: Server) -> None:
@@ -224,7 +232,7 @@ def test_stopping_is_quick_with_clients_connected(clock: SystemClock) -> None:
         time.sleep(0.05)
         began = time.monotonic()
         server.stop()
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 8  # its deadline is ten seconds
     with pytest.raises(ConnectionRefusedError):
         connect(server)
 

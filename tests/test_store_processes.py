@@ -251,7 +251,7 @@ def test_a_reader_never_waits_for_a_writer(tmp_path: Path) -> None:
             begun = time.monotonic()
             with Store.open_reader(path) as reader:
                 assert len(list(reader.readings(stream))) == 1
-            assert time.monotonic() - begun < 1.0
+            assert time.monotonic() - begun < 4.0  # SQLite's own patience is five seconds
 
 
 def test_closing_a_reader_leaves_the_log_alone(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_a_reader_holds_up_a_checkpoint_only_for_an_instant(tmp_path: Path) -> N
             writer.commit([batch(stream, readings=[reading(0)])])
             begun = time.monotonic()
             writer.checkpoint(truncate=True)
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < 4  # likewise
             assert log.stat().st_size > 0
         writer.checkpoint(truncate=True)
         assert log.stat().st_size == 0
