@@ -224,10 +224,11 @@ def soak(folder: Path, *, days: int, reports: bool = False, every: int = 20) -> 
 
     clock = FastClock(world, each_hour, each_day)
     world.until(world.now_s + 3600)
-    answers = Answers(Exporter(version="soak"), HtmlPages("soak"), clock=clock)
+    pages = HtmlPages("soak")
+    answers = Answers(Exporter(version="soak", clock=real), pages, clock=clock)
 
     def edges(config: object) -> Edges:
-        made = app.edges_of(config, clock=clock, gate=gate)  # type: ignore[arg-type]
+        made = app.edges_of(config, clock=clock, gate=gate, pages=pages)  # type: ignore[arg-type]
         return Edges(open_work=made.open_work, outlook=None, parts=made.parts)
 
     sidecar = Sidecar(
