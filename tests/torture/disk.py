@@ -458,6 +458,7 @@ def _break_and_mend(
     there.third()
     there.up()
     one = there.running()
+    one.until(lambda: one.metric("training_step") is not None, "to show numbers")
     pid, before = one.process.pid, content(there.store)
     step = one.metric("training_step")
     fail(there)

@@ -1,7 +1,7 @@
 """Flips bits of a store at rest, and looks whether anybody trips over them.
 
-Edge: writes files. A flipped bit in a number is a number: no database without sums over its pages can see it.
-Everything else must be told as damage, by a sentence, and found by `tracker db check`.
+Edge: writes files. A flipped bit in a number or a word is another one: no database without sums over its
+pages can see it. Everything else must be told as damage, by a sentence, and found by `tracker db check`.
 """
 
 from __future__ import annotations

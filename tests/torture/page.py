@@ -82,7 +82,7 @@ def _disk(seen: Sequence[Seen]) -> str:
 
 def _flips(flips: Sequence[Flips]) -> str:
     lines = [
-        "| seed | stores | harmless | told | found by `db check` | a number is another one | faults |",
+        "| seed | stores | harmless | told | found by `db check` | a value is another one | faults |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for one in flips:

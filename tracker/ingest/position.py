@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tracker.core.records import Json
 from tracker.follow import Cursor
+from tracker.store.errors import StoreCorrupt
 
 _FIELDS: Final = tuple(field for field in fields(Cursor) if field.name != "stream_id")
 _BYTES: Final = frozenset(field.name for field in _FIELDS if field.type == "bytes")
@@ -35,5 +36,12 @@ def from_json(stream_id: int, position: Mapping[str, Json]) -> Cursor | None:
     for field in _FIELDS:
         if field.name in position:
             value = position[field.name]
-            words[field.name] = bytes.fromhex(str(value)) if field.name in _BYTES else value
+            try:
+                words[field.name] = bytes.fromhex(str(value)) if field.name in _BYTES else value
+            except ValueError as error:
+                raise StoreCorrupt(
+                    f"the read position of stream {stream_id} is damaged ({field.name} is not hexadecimal). "
+                    "Restore a backup with `tracker db restore`, or move the store away and let the logs be "
+                    "read again."
+                ) from error
     return Cursor(stream_id=stream_id, **words)

@@ -61,6 +61,7 @@ class StoreGone(StoreError):
 PASSING: Final = (StoreFull, StoreReadOnly, StoreBusy)
 """Errors that may pass by themselves: keep what is to be written and try again later."""
 
+_WRONG = 1
 _FULL = (13,)
 _READ_ONLY = (8, 3)
 _BUSY = (5, 6)
@@ -69,12 +70,17 @@ _CANNOT_OPEN = (14,)
 _IO_ERROR = (10,)
 
 
-def explain(error: sqlite3.Error, path: Path) -> StoreError | None:
-    """Return SQLite's error as a sentence with a remedy; None where only a bug of ours can cause it."""
+def explain(error: sqlite3.Error, path: Path, *, settled: bool = True) -> StoreError | None:
+    """Return SQLite's error as a sentence with a remedy; None where only a bug of ours can cause it.
+
+    `settled`: the schema is the one that its number says; what is missing in it was damaged.
+    """
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if code is None and "decode to UTF-8" in str(error):
         return damaged(path, "a text in it is no text")
+    if settled and primary == _WRONG and str(error).startswith(("no such column", "no such table")):
+        return damaged(path, str(error))  # its schema has the right number, and other words
     if primary in _FULL:
         return StoreFull(
             f"no room to write {path} ({error}). Free space on its disk or raise the quota; "
@@ -120,12 +126,12 @@ def decoded(path: Path, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explained(path: Path, *, settled: bool = True) -> Iterator[None]:
     """Turn SQLite's errors inside the block into ours; bugs pass through."""
     try:
         yield
     except sqlite3.Error as error:
-        ours = explain(error, path)
+        ours = explain(error, path, settled=settled)
         if ours is None:
             raise
         raise ours from error

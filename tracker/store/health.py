@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ from typing import Any, Final
 
 from tracker.core.records import Kind
 from tracker.core.segments import Segment
+from tracker.store.commit import stored_streams
 from tracker.store.connection import journal_for, open_read_only, open_writable
 from tracker.store.errors import StoreCorrupt, StoreError, StoreMissing, StoreReadOnly, explain, explained
 from tracker.store.filesystem import file_system
 from tracker.store.lock import MODE, Owner, RunLock, WriteLock, running
-from tracker.store.rows import STREAM_SHIFT
+from tracker.store.rows import READING_COLUMNS, STREAM_SHIFT
 from tracker.store.schema import SCHEMA_VERSION, real, require_current, require_file, version_of
 
 _FAULTS_SHOWN: Final = 20
@@ -40,9 +42,11 @@ def _event(parts: Sequence[Any]) -> None:
     _objects(parts[1:2])
 
 
+_HEXADECIMAL: Final = frozenset({"first_line", "fingerprint", "tail"})
+"""Parts of a log's read position that are bytes."""
 _TEXTS: Final[tuple[tuple[str, str, str, Callable[[Sequence[Any]], object]], ...]] = (
     ("stream", "stream_id", "evidence, position, context", _objects),
-    ("stream", "stream_id", "identity, file_name", lambda parts: None),
+    ("stream", "stream_id", "identity, file_name, written_us, first_size", lambda parts: None),
     ("segment", "stream_id", "body", lambda parts: Segment.from_json(json.loads(parts[0]))),
     ("event", "id", "kind, data, text", _event),
     ("scheduler_row", "stream_id", "data", _objects),
@@ -133,6 +137,14 @@ def check(path: str | Path, *, quick: bool = False) -> list[str]:
 def _undecodable(connection: sqlite3.Connection) -> list[str]:
     """Return the rows that the database takes for whole and that hold what we never wrote: flipped bits."""
     faults: list[str] = []
+    connection.execute(f"SELECT {READING_COLUMNS} FROM reading LIMIT 0")
+    with contextlib.suppress(ValueError, TypeError, KeyError):  # told below, row by row
+        for stream in stored_streams(connection):
+            faults += [
+                f"table stream, row {stream.stream_id}: {name} in its position is not hexadecimal"
+                for name in _HEXADECIMAL & stream.position.keys()
+                if re.fullmatch(r"(?:[0-9a-f]{2})*", str(stream.position[name])) is None
+            ]
     for table, key, columns, read in _TEXTS:
         connection.text_factory = bytes
         try:

@@ -44,7 +44,7 @@ def migrate(path: str | Path) -> Path | None:
     stored_version(place)  # before anything is written: it may be another program's
     _create_private(place)
     lock = WriteLock(place)
-    with explained(place), lock.held():
+    with explained(place, settled=False), lock.held():
         connection = open_for_migration(place)
         try:
             version = version_of(connection, place)
