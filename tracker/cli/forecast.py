@@ -85,8 +85,10 @@ def forecast(
 
     if sum((history, backtest, bool(choices))) > 1:
         raise click.UsageError("--history, --backtest and --what-if answer different questions: give one")
+    if twice := sorted({key for key, _ in choices if sum(key == other for other, _ in choices) > 1}):
+        raise click.UsageError(f"--what-if {twice[0]} is given more than once: give one value for it")
     loaded = app.load_config(config)
-    as_of_us = as_of if as_of is not None else loaded.moment_us(SystemClock().now_us())
+    as_of_us = loaded.moment_us(as_of if as_of is not None else SystemClock().now_us())
     if history:
         _history(loaded, as_of_us, as_json)
     elif backtest:

@@ -58,7 +58,7 @@ def forecast(
         )
     except NoAnswer as error:
         return Forecast(as_of_us=state.as_of_us, basis="none", reasons=(str(error),), digest=digest)
-    return _told(state, settings, plays, spent, plan_finish_us, earlier, digest)
+    return _told(state, settings, plays, spent, plan_finish_us, earlier, digest, change)
 
 
 def plan_rate(plan: Plan) -> float | None:
@@ -149,6 +149,7 @@ def _told(
     plan_finish_us: int | None,
     earlier: Forecast | None,
     digest: str,
+    change: Change | None,
 ) -> Forecast:
     import numpy as np
 
@@ -157,9 +158,7 @@ def _told(
     now = state.as_of_us
     wall = plays.wall_s
     finish = _quantiles(np, wall, lambda s: None if s > FAR_S else float(now + round(s * 1e6)))
-    hours, future = None, plays.gpu_hours
-    if settings.billing == "reservation" and state.gpus is not None:
-        future = wall / 3600 * (settings.reservation.gpus or state.gpus)
+    hours, future = None, hours_ahead(plays, state, settings, change)
     if future is not None and state.spent_gpu_hours is not None:
         hours = future + state.spent_gpu_hours
     elif future is not None and state.start_us is None:
@@ -194,6 +193,16 @@ def _told(
     if earlier is not None:
         made = replace(made, move=move_since(earlier, made))
     return replace(made, sentences=sentences(made, state, settings, plan_finish_us))
+
+
+def hours_ahead(plays: Plays, state: State, settings: Settings, change: Change | None) -> Any:
+    """Return the GPU-hours that will be paid from now on, one a play; None while unknown."""
+    if settings.billing != "reservation" or state.gpus is None:
+        return plays.gpu_hours
+    held = settings.reservation.gpus or state.gpus
+    if change is not None and change.gpus is not None:  # more GPUs need a larger reservation
+        held = max(held, change.gpus)
+    return plays.wall_s / 3600 * held
 
 
 def _quantiles(np: Any, values: Any, read: Any) -> Quantiles:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tracker.core.errors import InvalidValue, nearest
-from tracker.core.forecast.answer import forecast, plan_rate
+from tracker.core.forecast.answer import forecast, hours_ahead, plan_rate
 from tracker.core.forecast.change import Change
-from tracker.core.forecast.model import Plays, play
+from tracker.core.forecast.model import play
 from tracker.core.forecast.pace import NoAnswer, rate_belief
 from tracker.core.forecast.prior import DEFAULT
 from tracker.core.forecast.state import State
@@ -26,6 +26,14 @@ KEYS: Final[Mapping[str, str]] = {
     "mfu": "MFU over productive time from now on, 0..1",
     "mtbf_factor": "times the present time between failures",
 }
+LIMITS: Final[Mapping[str, tuple[float, float]]] = {
+    "gpus": (1, 10_000_000),
+    "checkpoint_interval_min": (0.1, 100_000),
+    "restart_min": (0.01, 100_000),
+    "mfu": (0.001, 1),
+    "mtbf_factor": (0.001, 1000),
+}
+"""What a choice may be: beyond them nothing is played that anybody could mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +56,20 @@ def parse(pairs: Mapping[str, str], *, mfu_now: float | None) -> Change:
             value = float(text.replace("_", ""))
         except ValueError:
             value = float("nan")
-        if not 0 < value < 1e9:
+        if not value > 0:
             raise InvalidValue(f"--what-if {key}", text, f"a number above 0: {KEYS[key]}")
+        if key == "mfu" and value > 1:
+            raise InvalidValue("--what-if mfu", text, "a ratio, such as 0.42")
+        low, high = LIMITS[key]
+        if not low <= value <= high:
+            raise InvalidValue(
+                f"--what-if {key}", text, f"a number from {low:,g} to {high:,.10g}: {KEYS[key]}"
+            )
         values[key] = value
     if "gpus" in values and values["gpus"] != int(values["gpus"]):
         raise InvalidValue("--what-if gpus", pairs["gpus"], "a whole number of GPUs")
     factor = 1.0
     if "mfu" in values:
-        if values["mfu"] > 1.5:
-            raise InvalidValue("--what-if mfu", pairs["mfu"], "a ratio, such as 0.42")
         if not mfu_now:
             raise InvalidValue(
                 "--what-if mfu",
@@ -108,15 +121,16 @@ def what_if(
         return None
     now = play(state, plan_rate=plan_rate(plan))
     then = play(state, plan_rate=plan_rate(plan), change=change)
-    return WhatIf(forecast=made, change=_difference(now, then))
+    found = {"days": (then.wall_s - now.wall_s) / 86_400}
+    paid, to_pay = hours_ahead(now, state, settings, None), hours_ahead(then, state, settings, change)
+    if paid is not None and to_pay is not None:
+        found["gpu_hours"] = to_pay - paid
+    return WhatIf(forecast=made, change=_quantiles(found))
 
 
-def _difference(now: Plays, then: Plays) -> dict[str, Quantiles]:
+def _quantiles(found: Mapping[str, Any]) -> dict[str, Quantiles]:
     import numpy as np
 
-    found = {"days": (then.wall_s - now.wall_s) / 86_400}
-    if now.gpu_hours is not None and then.gpu_hours is not None:
-        found["gpu_hours"] = then.gpu_hours - now.gpu_hours
     made = {}
     for name, values in found.items():
         low, middle, high = (float(v) for v in np.quantile(values, (0.1, 0.5, 0.9)))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Raised when the same state gives another answer."""
 PLAYS: Final = 4000
 _H: Final = 3600.0
@@ -61,7 +61,7 @@ class Plays:
     """Seconds of the finish that each input is responsible for."""
     rate: RateBelief | None = None
     goodput: float = 1.0
-    """Work over wall, means."""
+    """Work over wall, means, from the next step on: what is left of a stop that goes on is `open_s`."""
     mtbf_gpu_hours: float | None = None
     stop_s: float | None = None
     open_s: float = 0.0
@@ -97,7 +97,9 @@ def play(
     p = priors
     world0 = state.world or 1
     world = change.gpus or world0
-    billed = (state.gpus or world0) if change.gpus is None else change.gpus
+    billed = state.gpus or world0
+    if world != world0:
+        billed = round(billed * world / world0)  # spares stay in proportion
     belief = rate_belief(state, plan_rate, p)
     factors = _factors(state, world)
     ahead = sum(tokens * factor / gpus for tokens, factor, gpus in factors)  # tokens per GPU, in units of now
@@ -121,7 +123,7 @@ def play(
     running = work * (1 + overhead)
 
     # stops
-    mean_gpus = world
+    mean_gpus, stop_gpus = _gpus_met(state, factors, billed, ahead)
     ordinary = [s for s in state.stops if not s.planned and s.wait_s + s.redo_s <= p.outage_s]
     outages = [s for s in state.stops if s.wait_s + s.redo_s > p.outage_s]
     planned = [s for s in state.stops if s.planned and s.wait_s + s.redo_s <= p.outage_s]
@@ -155,7 +157,8 @@ def play(
     open_s, open_billed = open_stop(opening, np, state, p, pool, outage_pool, plays, belief.measured)
     if not_before_us is not None and not state.stretches:
         open_s = open_s + max(0, not_before_us - state.as_of_us) / 1e6
-    wall = running + stop_s + planned_s + outage_s + open_s
+    moving = running + stop_s + planned_s + outage_s
+    wall = moving + open_s
     if not state.open_stop and belief.measured:
         credit = np.minimum(state.quiet_s, running)  # worked since the last line, not yet told
         wall = np.maximum(wall - credit, 1.0)
@@ -163,7 +166,9 @@ def play(
     gpu_hours = None
     if state.gpus is not None:
         held = running * _gpus_held(state, factors, billed, world, ahead)
-        gpu_hours = (held + (stop_billed + planned_billed + outage_billed + open_billed) * billed) / _H
+        gpu_hours = (
+            held + stop_billed * stop_gpus + (planned_billed + outage_billed + open_billed) * billed
+        ) / _H
     narrow = _narrowed(state, ahead_ratio, p)
     if narrow != 1.0:
         wall = _drawn_in(np, wall, narrow)
@@ -177,14 +182,13 @@ def play(
         "outages": outage_s,
         "start": open_s,
     }
-    total = float(np.mean(wall))
     mean_stop = float(np.sum(stop_s) / max(float(np.sum(count)), 1.0)) if np.any(count) else None
     return Plays(
         wall_s=wall,
         gpu_hours=gpu_hours,
         drivers=drivers,
         rate=replace(belief, mean=math.log(middle)),
-        goodput=float(np.mean(work)) / max(total - float(np.mean(open_s)), 1e-9),
+        goodput=float(np.mean(work)) / max(float(np.mean(moving)), 1e-9),
         mtbf_gpu_hours=1.0 / float(np.mean(rates)),
         stop_s=mean_stop,
         open_s=float(np.mean(open_s)),
@@ -210,6 +214,24 @@ def _drawn_in(np: Any, values: Array, factor: float) -> Array:
 
 def _factors(state: State, world: int) -> list[tuple[float, float, int]]:
     return [(s.tokens, s.cost_factor, s.gpus or world) for s in state.stages]
+
+
+def _gpus_met(
+    state: State, factors: Sequence[tuple[float, float, int]], billed: int, ahead: float
+) -> tuple[float, float]:
+    """Return the GPUs that train, on average over the time that is left, and those billed when a stop comes.
+
+    Stops come by GPU-hours: a stage on twice the GPUs has twice the stops, each of twice the GPUs.
+    """
+    sizes = {gpus for _, _, gpus in factors}
+    if len(sizes) == 1 or ahead <= 0:
+        return float(max(sizes, default=1)), float(billed)
+    work = sum(tokens * factor for tokens, factor, _ in factors)
+    met = sum(
+        tokens * factor * (billed if stage.gpus is None else gpus)
+        for (tokens, factor, gpus), stage in zip(factors, state.stages, strict=True)
+    )
+    return work / ahead, met / work
 
 
 def _gpus_held(

@@ -174,7 +174,10 @@ def open_stop(
     plays: int,
     measured: bool,
 ) -> tuple[Array, Array]:
-    """Return what is left of the stop that is going on: it has lasted so long already."""
+    """Return what is left of the stop that is going on, given how long it has lasted, and its allocated part.
+
+    While nothing is allocated, waiting costs nothing: only the start-up and the redone work will.
+    """
     if not state.open_stop and state.stretches:
         return np.zeros(plays), np.zeros(plays)
     if not state.stretches and not state.open_stop:
@@ -182,19 +185,28 @@ def open_stop(
         return first, first
     quiet = state.quiet_s
     values: list[float] = []
+    again: list[float] = []
     weights: list[float] = []
     for wait, wall, weight in zip(pool.wait, pool.wall, pool.weight, strict=True):
         if wait > quiet:
-            values.append(wait - quiet + (0.0 if state.resumed else wall - wait))
+            redo = 0.0 if state.resumed else wall - wait
+            values.append(wait - quiet + redo)
+            again.append(redo)
             weights.append(weight)
     for wait, weight in zip(outages.wait, outages.weight, strict=True):
         if wait > quiet:
             values.append(wait - quiet)
+            again.append(0.0)
             weights.append(weight * 0.05)
     for factor in (0.1, 0.3, 0.6, 1.0, 2.0, 4.0):  # what has lasted long may last as long again
         values.append(max(factor * quiet, 60.0))
+        again.append(0.0)
         weights.append(0.1 if measured else 0.3)
     chance = np.asarray(weights) / sum(weights)
-    chosen = np.asarray(values)[rng.choice(len(values), plays, p=chance)]
-    chosen = chosen * np.exp(0.2 * normal(rng, np, plays))
-    return chosen, 0.8 * chosen
+    which = rng.choice(len(values), plays, p=chance)
+    noise = np.exp(0.2 * normal(rng, np, plays))
+    chosen = np.asarray(values)[which] * noise
+    if state.phase != "down":
+        return chosen, 0.8 * chosen
+    redone = np.asarray(again)[which] * noise
+    return chosen, redone + np.minimum(chosen - redone, p.startup_s)

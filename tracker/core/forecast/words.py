@@ -55,9 +55,17 @@ def _finish(made: Forecast, state: State) -> str:
         return "At this pace the finish is more than 20 years away."
     if made.basis == "exact":
         if state.phase != "finished":
-            return f"The target was reached on {day(q.p50)} UTC; the run goes on."
+            said = f"The target was reached on {day(q.p50)} UTC; the run goes on"
+            if made.gpu_hours is not None:
+                said += ", and GPU-hours, cost and energy are of all that it has taken until now"
+            return said + "."
         return f"Finished on {day(q.p50)} UTC."
     text = f"Even odds to be done by {day(q.p50)} UTC; 80 % between {day(q.p10)} and {day(q.p90)}."
+    if q.p90 is None:
+        text = (
+            f"Even odds to be done by {day(q.p50)} UTC; one in ten by {day(q.p10)}, and more than one in ten "
+            "that it takes over 20 years."
+        )
     if made.basis == "plan":
         tried = "no step was seen yet" if not state.stops else "no rate was measured yet"
         text += f" From the plan and published figures only: {tried}."
