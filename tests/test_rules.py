@@ -238,6 +238,23 @@ def test_there_is_no_runbook_of_an_alert_that_is_gone() -> None:
     assert set(re.findall(r"\]\((\w+)\.md\)", index)) == set(NAMES)
 
 
+def test_the_pages_name_the_job_that_the_alerts_ask_for() -> None:
+    """Somebody who copies another name has no alert of a tracker that is down, and one that says it is absent."""
+    asked = {name for rule in ALERTS for name in re.findall(r'job="([^"]+)"', rule["expr"])}
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.name != "cli.md"]
+    told = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"job_name: (\S+)|--label job=(\S+)", page.read_text())
+        for name in name
+        if name
+    }
+
+    assert asked == {"tracker"}
+    assert {page for page, _ in told} >= {"serving.md", "export.md", "backfill.md", "prometheus.md"}
+    assert {name for _, name in told} == asked
+
+
 def test_runbooks_name_commands_that_exist() -> None:
     """Each `tracker` command line in them has a command and options that the program knows."""
     from click.testing import CliRunner

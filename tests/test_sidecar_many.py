@@ -342,6 +342,7 @@ def test_several_runs_are_ready_when_each_is(several: Answers) -> None:
     assert asked(several, "/readyz") == (503, "not ready: 1 of 2 runs\na: the sources are being read\n")
     assert asked(several, "/readyz?run=b%2Fc%20%C3%BC") == (200, "ready\n")
     assert asked(several, "/readyz?run=a") == (503, "not ready: the sources are being read\n")
+    assert asked(several, "/readyz?run=x") == (503, "not ready: there is no run of that name\n")
 
     several.publish(Shown(run="a", vitals=Vitals(why_not_ready="it is locked", store_up=False)))
     assert asked(several, "/readyz") == (200, "ready\nbut a: it is locked\n")

@@ -154,6 +154,8 @@ class Answers:
         if named:
             runs = {run: shown for run, shown in runs.items() if run == named[-1]}
         waiting = [shown for shown in runs.values() if not _is_ready(shown)]
+        if named and not runs:
+            return Response(status=503, body=b"not ready: there is no run of that name\n")
         if len(runs) == 1 and waiting:
             return Response(status=503, body=f"not ready: {_why(waiting[0])}\n".encode("utf-8", "replace"))
         failing = [shown for shown in waiting if shown.vitals.store_up is False]
