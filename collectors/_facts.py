@@ -79,7 +79,8 @@ class _Record:
         if (job_id := self.body.get("job_id")) is not None:
             data["job_id"] = storable(str(job_id))
         self.offset += 1
-        out = [self.make(Kind.LAUNCH, start_us, data=data), *self.settings(), *self.resume()]
+        out = [self.make(Kind.LAUNCH, start_us, data=data), *self.settings(start_us)]
+        out += self.resume(at_us=start_us)  # one line, one moment
         if end_us is not None or any(self.body.get(key) is not None for key in ("end_kind", "cause")):
             out.append(self.end(end_us))
         return out
@@ -94,7 +95,8 @@ class _Record:
         elif cause is not None:
             out.append(self.failure(at_us, cause, said, fatal=True))
         self.offset += 1
-        return [*out, self.make(Kind.RESTART, at_us), *self.settings(), *self.resume("step")]
+        began = [self.make(Kind.RESTART, at_us), *self.settings(at_us)]
+        return [*out, *began, *self.resume("step", at_us=at_us)]
 
     def end(self, at_us: int | None) -> Event:
         """Return the end of a process: how (`end_kind`), and why (`cause`)."""

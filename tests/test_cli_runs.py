@@ -464,3 +464,6 @@ def test_a_run_that_is_history_is_told_as_of_its_end(call: Callable[..., Result]
     assert call("ledger", "--json").stdout == call("ledger", "--json", "--as-of", "2026-01-05T08:17").stdout
     earlier = document(call("status", "--json", "--as-of", "2026-01-05T08:08:20"))
     assert earlier["as_of"] == "2026-01-05T08:08:20Z"
+    for command in (("status",), ("ledger",), ("interruptions",)):  # nor is a later moment, asked for by name
+        later = call(*command, "--json", "--as-of", "2036-01-01T00:00:00Z").stdout
+        assert later == call(*command, "--json").stdout

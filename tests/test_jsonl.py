@@ -54,6 +54,16 @@ def test_every_documented_record_is_read() -> None:
         assert not [r for r in records if isinstance(r, Reject)], line
 
 
+def test_one_line_happens_at_one_moment() -> None:
+    """A step to go on from that has no time of its own would be known only with the next reading."""
+    attempt = read({"kind": "attempt", "start": "2026-03-02T09:00:00Z", "gpus": 8, "resumed_from": 20})
+    again = read({"kind": "restart", "at": "2026-03-02T09:00:00Z", "step": 20, "gpus": 8, "cause": "gpu"})
+
+    for records in (attempt, again):
+        assert {r.kind for r in records if isinstance(r, Event)} >= {Kind.SETTING, Kind.RESUME}
+        assert [r.at_us for r in records if isinstance(r, Event)] == [T0 * 1_000_000] * len(records)
+
+
 def test_examples_show_every_kind_and_every_word() -> None:
     """A word that the parser knows and the page does not is a secret."""
     bodies = [json.loads(line) for line in examples()]

@@ -138,7 +138,7 @@ def run_of(config: Path, as_of_us: int | None) -> tuple[Settings, Snapshot]:
     from tracker.clock import SystemClock
 
     loaded = app.load_config(config)
-    moment = as_of_us if as_of_us is not None else loaded.moment_us(SystemClock().now_us())
+    moment = loaded.moment_us(as_of_us if as_of_us is not None else SystemClock().now_us())
     return loaded.settings, app.snapshot_now(loaded, as_of_us=moment)
 
 

@@ -52,7 +52,7 @@ def interruptions(ctx: click.Context, config: Path | None, as_of: int | None, as
 
     loaded = app.load_config(find_config(ctx, config))
     snapshot = app.snapshot_now(
-        loaded, as_of_us=as_of if as_of is not None else loaded.moment_us(SystemClock().now_us())
+        loaded, as_of_us=loaded.moment_us(as_of if as_of is not None else SystemClock().now_us())
     )
     if as_json:
         from tracker.core.documents import interruptions_document

@@ -35,7 +35,7 @@ def ledger(config: Path, as_of: int | None, by_day: bool, as_json: bool) -> None
 
     loaded = app.load_config(config)
     snapshot = app.snapshot_now(
-        loaded, as_of_us=as_of if as_of is not None else loaded.moment_us(SystemClock().now_us())
+        loaded, as_of_us=loaded.moment_us(as_of if as_of is not None else SystemClock().now_us())
     )
     if as_json:
         from tracker.core.documents import ledger_document

@@ -67,7 +67,7 @@ def report(
     from tracker.clock import SystemClock
 
     loaded = app.load_config(config)
-    as_of_us = as_of if as_of is not None else loaded.moment_us(SystemClock().now_us())
+    as_of_us = loaded.moment_us(as_of if as_of is not None else SystemClock().now_us())
     if to and not send_test:
         raise click.UsageError("--to goes with --send-test")
     if preview or send_test:

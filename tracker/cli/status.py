@@ -31,7 +31,7 @@ def status(config: Path, as_of: int | None, as_json: bool) -> None:
     from tracker.clock import SystemClock
 
     loaded = app.load_config(config)
-    as_of_us = as_of if as_of is not None else loaded.moment_us(SystemClock().now_us())
+    as_of_us = loaded.moment_us(as_of if as_of is not None else SystemClock().now_us())
     snapshot = app.forecast_now(loaded, as_of_us=as_of_us).snapshot
     if as_json:
         from tracker.core.documents import status_document

@@ -136,5 +136,5 @@ class Config:
     """What is allowed and probably not meant."""
 
     def moment_us(self, now_us: int) -> int:
-        """Return the moment that an answer of now is of: now, or the end of a run that is history."""
+        """Return the moment that an answer is of: the one asked for, or the end of a run that is history."""
         return now_us if self.until_us is None else min(now_us, self.until_us)
