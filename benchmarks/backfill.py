@@ -1,6 +1,6 @@
 """How fast a run's past gets into a time-series database: the store read, the samples made, encoded, sent.
 
-    python -m benchmarks backfill [--readings 1000000] [--every 60]
+    python -m benchmarks backfill [--readings 1000000] [--every auto]
 
 A run of a hundred attempts is ingested; then `tracker backfill` runs in a child against a real
 VictoriaMetrics on loopback, and `tracker export --openmetrics` with promtool makes Prometheus blocks of the
@@ -47,7 +47,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--readings", type=int, default=1_000_000)
-    parser.add_argument("--every", type=int, default=60)
+    parser.add_argument("--every", default="auto")
     given = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory() as name:
@@ -55,13 +55,13 @@ def main() -> int:
         (folder / "run.toml").write_text(CONFIG)
         write(folder, given.readings)
         app.ingest_once(app.load_config(folder / "run.toml"), final=True)
-        common = ("--config", str(folder / "run.toml"), "--every", str(given.every))
+        common = ("--config", str(folder / "run.toml"), "--every", given.every)
         with victoria(folder / "vm") as url:
             wall, cpu, said = child(*TRACKER, "backfill", *common, "--url", url, "--settle", "0", "--json")
         report = json.loads(said)
         samples = report["samples"]["sent"]
         rate = samples / wall
-        print(f"{given.readings:,} readings, a grid of {given.every} s: {samples:,} samples")
+        print(f"{given.readings:,} readings, a grid of {report['every_s']} s: {samples:,} samples")
         print(f"into VictoriaMetrics: {wall:.1f} s, {rate:,.0f} samples/s ({cpu:.1f} s of CPU, ours)")
         if shutil.which("promtool"):
             text = folder / "run.om"

@@ -40,9 +40,10 @@ def check(known: Facts, run: Settings, moments: list[int]) -> Replay:
     seen = 0
     for moment, stop in zip(moments, replay.walk(iter(moments)), strict=True):
         assert bare(stop.snapshot) == anew(known, run, moment), f"at {moment}"
-        times = [sample.at_us for sample in stop.samples]
+        samples = list(stop.samples)
+        times = [sample.at_us for sample in samples]
         assert times == sorted(set(times))
-        for sample in chance.sample(stop.samples, min(4, len(stop.samples))):
+        for sample in chance.sample(samples, min(4, len(samples))):
             assert sample == of(anew(known, run, sample.at_us), sample.at_us)
             seen += 1
     assert seen or not any(

@@ -45,6 +45,21 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # no generic at run ti
         return at_us
 
 
+class Every(click.ParamType):  # type: ignore[type-arg]  # as above
+    """Seconds between two moments of a grid; `auto` is None: as wide as the span asks for."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """Read whole seconds of at most a day, or `auto`."""
+        text = str(value).strip()
+        if text == "auto":
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 86_400):
+            self.fail(f"{text[:60]!r}: expected auto, or whole seconds from 1 to 86400", param, ctx)
+        return int(text)
+
+
 def _find(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
     """Return the config that is meant: --config, else TRACKER_CONFIG, else a usual name here."""
     if value is not None or ctx.resilient_parsing:

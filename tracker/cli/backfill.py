@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracker.cli._options import Moment, config_option, json_option
+from tracker.cli._options import Every, Moment, config_option, json_option
 
 if TYPE_CHECKING:
     from tracker.backfill.send import Report
@@ -48,11 +48,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--every",
     "every_s",
-    type=click.IntRange(1, 86_400),
-    default=60,
+    type=Every(),
+    default="auto",
     show_default=True,
     metavar="SECONDS",
-    help="Step of the grid: that of your scrapes.",
+    help="Step of the grid: that of your scrapes. auto: 60, doubled until the whole has at most 2,000 steps.",
 )
 @click.option(
     "--label",
@@ -106,7 +106,7 @@ def backfill(
     form: str,
     since: int | None,
     until: int | None,
-    every_s: int,
+    every_s: int | None,
     labels: tuple[str, ...],
     read_url: str | None,
     user: str | None,

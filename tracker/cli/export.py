@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
-from tracker.cli._options import Moment, as_of_option, config_option
+from tracker.cli._options import Every, Moment, as_of_option, config_option
 
 if TYPE_CHECKING:
     from tracker.config import Config
@@ -54,11 +54,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
 @click.option(
     "--every",
     "every_s",
-    type=click.IntRange(1, 86_400),
-    default=60,
+    type=Every(),
+    default="auto",
     show_default=True,
     metavar="SECONDS",
-    help="History: step of the grid.",
+    help="History: step of the grid. auto: 60, doubled until the whole has at most 2,000 steps.",
 )
 @click.option(
     "--label",
@@ -76,7 +76,7 @@ def export(
     as_of: int | None,
     since: int | None,
     until: int | None,
-    every_s: int,
+    every_s: int | None,
     labels: tuple[str, ...],
 ) -> None:
     """Write the history as OpenMetrics text, or a table as CSV, JSON lines or Parquet.
@@ -108,7 +108,12 @@ def export(
 
 
 def _history(
-    config: Config, path: Path, since: int | None, until: int | None, every_s: int, labels: tuple[str, ...]
+    config: Config,
+    path: Path,
+    since: int | None,
+    until: int | None,
+    every_s: int | None,
+    labels: tuple[str, ...],
 ) -> None:
     from tracker.cli._output import talk
     from tracker.clock import SystemClock
@@ -151,7 +156,7 @@ def _table(config: Config, name: str, form: str | None, path: Path, as_of: int |
     if form == "parquet" and str(path) == "-" and sys.stdout.isatty():
         raise click.UsageError("Parquet is no text: give --out FILE")
     table = KNOWN[name]
-    as_of_us = as_of if as_of is not None else config.moment_us(SystemClock().now_us())
+    as_of_us = config.moment_us(as_of if as_of is not None else SystemClock().now_us())
     with opened(config) as reader, _out(path) as file:
         made = seen(config.settings, reader, as_of_us=as_of_us)
         rows = formats.write(cast("Format", form), table.columns, table.rows(made), file)

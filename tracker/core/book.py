@@ -297,6 +297,10 @@ class Book:
             f"{key} whole", _whole_digest(fold.frame, attempt), step=fold.step, at_us=at_us, body=body
         )
 
+    def remember(self, entry: Entry) -> None:
+        """Mark an attempt's fold as it stands, whatever the usual distance between marks."""
+        self._mark(entry.fold, entry.key, _digest(entry.fold.frame, entry.attempt))
+
     def _mark(self, fold: Fold, key: str, digest: str) -> None:
         cut = fold.frame.cut
         if self._marks is None or fold.at is None or (cut is not None and fold.step > cut):

@@ -32,11 +32,11 @@ LATE_US: Final = 100_000
 CLOCK_BACK_US: Final = 2_000_000
 """A stamp earlier than the previous end by more than this is a clock that was set back."""
 GAPS_KEPT: Final = 20
-_TYPICAL_KEPT: Final = 9
+TYPICAL_KEPT: Final = 9
 _MINUTE_US: Final = 60_000_000
 _SERIES_SPAN_US: Final = 26 * 3600 * 1_000_000
 _SERIES_WORK_US: Final = 2 * 3600 * 1_000_000
-_SERIES_LONG: Final = 1800
+SERIES_LONG: Final = 1800
 HANG_FACTOR: Final = 10
 HANG_LEAST_US: Final = 600 * 1_000_000
 
@@ -291,7 +291,7 @@ class Fold:
         if len(self.gaps) > GAPS_KEPT:
             del self.gaps[0]
         self.typical.append(work // steps)
-        if len(self.typical) > _TYPICAL_KEPT:
+        if len(self.typical) > TYPICAL_KEPT:
             del self.typical[0]
         self.productive_us += work
         self.steps_net += steps
@@ -308,7 +308,7 @@ class Fold:
             self.reported_sum += reported * work
             self.reported_us += work
             self.reported_hardware = bool(flags & _HARDWARE)
-        self._sample(end)
+        self.sample(end)
         return True
 
     def _claim(self, reading: Reading, steps: int) -> int | None:
@@ -376,7 +376,7 @@ class Fold:
         self._give(known, stopped, guess, vague)
         if not self.stops:
             self.typical.append(work // steps)
-            if len(self.typical) > _TYPICAL_KEPT:
+            if len(self.typical) > TYPICAL_KEPT:
                 del self.typical[0]
         return work
 
@@ -500,9 +500,10 @@ class Fold:
             self.reported_sum += reading.reported_flop_per_s * work
             self.reported_us += work
             self.reported_hardware = bool(reading.flags & _HARDWARE)
-        self._sample(end)
+        self.sample(end)
 
-    def _sample(self, end: int) -> None:
+    def sample(self, end: int) -> None:
+        """Note the state at the end of a window; of each minute the last one stays."""
         series = self.series
         if series and series[-3] // _MINUTE_US == end // _MINUTE_US:
             del series[-3:]
@@ -511,7 +512,7 @@ class Fold:
         except OverflowError:  # counts that only a broken log can hold
             del series[len(series) // 3 * 3 :]
             series.extend(min(v, _MOST) for v in (end, self.productive_us, self.tokens_net))
-        if len(series) > 3 * _SERIES_LONG:
+        if len(series) > 3 * SERIES_LONG:
             self._prune(end)
 
     def _prune(self, end: int) -> None:

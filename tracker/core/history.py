@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from tracker.core.attempts import Attempt
 from tracker.core.facts import Facts, Stream
 from tracker.core.fold import Fold
 from tracker.core.records import Event, Kind, Reading, SchedulerRow
-from tracker.core.segments import Segment, Segmenter
+from tracker.core.segments import RECENT, Segment, Segmenter
 
 
 def shorten(facts: Facts, folded: Iterable[tuple[Attempt, Fold]]) -> bool:
@@ -83,6 +84,7 @@ def known(facts: Facts, stream: Stream, as_of_us: int) -> Stream:
 
 
 NEVER_US: Final = 1 << 62
+_AHEAD: Final = 2048
 _STARTS: Final = (Kind.LAUNCH, Kind.RESTART, Kind.SETTING, Kind.RESUME, Kind.TRAIN_START)
 
 
@@ -156,7 +158,9 @@ def _own(events: list[Event], segment: Segment) -> list[Event]:
 class Growing:
     """A segment whose records come one by one, as `known` would have it after each of them."""
 
-    __slots__ = ("_facts", "_records", "_segmenter", "_span", "due_us", "next", "waiting", "whole")
+    __slots__ = (
+        "_ahead", "_facts", "_place", "_records", "_segmenter", "_span", "due_us", "next", "waiting", "whole",
+    )  # fmt: skip
 
     def __init__(self, facts: Facts, stream_id: int, segment: Segment, end: int | None) -> None:
         self.whole = segment
@@ -170,6 +174,9 @@ class Growing:
         self._facts = facts
         self._span = (stream_id, segment.first_offset, end)
         self._records: Iterator[Reading | Event] = iter(())
+        self._ahead: list[Reading | Event] = []
+        self._place = 0
+        """Records read ahead, and how many of them were looked at."""
         self._segmenter = Segmenter(_blank(segment))
 
     @property
@@ -221,8 +228,70 @@ class Growing:
         self._look()
         return record
 
+    def plain(self, until_us: int) -> list[Reading]:
+        """Return the readings to come, as far as they are stamped, go forward and are known by a moment.
+
+        Those of the last millisecond are left out where something else may stand in it. None is taken.
+        """
+        segment = self.segment
+        if (
+            self.waiting
+            or segment.last is None
+            or segment.second_step is None
+            or segment.end_kind is not None
+        ):
+            return []
+        if self._place > len(self._ahead) // 2:
+            del self._ahead[: self._place - 1]
+            self._place = 1
+            self._ahead += islice(self._records, _AHEAD)
+        due, last = self.due_us, segment.last[2]
+        found: list[Reading] = []
+        after: Reading | Event | None = None
+        for record in islice(self._ahead, self._place - 1, None):
+            at_us = record.at_us
+            if not isinstance(record, Reading) or at_us is None or record.step <= last or at_us < due:
+                after = record
+                break
+            if at_us > until_us:
+                return found
+            found.append(record)
+            due, last = at_us, record.step
+        if after is None or after.at_us is None or -(-after.at_us // 1000) <= -(-due // 1000):
+            moment = -(-due // 1000)
+            while found and -(-(found[-1].at_us or 0) // 1000) == moment:
+                found.pop()
+        return found
+
+    def take_plain(self, readings: Sequence[Reading]) -> None:
+        """Take in the first of what `plain` returned."""
+        segment, last = self.segment, readings[-1]
+        assert segment.last is not None
+        since = segment.last[2]
+        work = 0
+        for reading in readings:
+            if reading.step_time_us is not None:
+                work += reading.step_time_us * (reading.step - since)
+            since = reading.step
+        segment.work_us += work
+        segment.readings += len(readings)
+        segment.last = list(last)
+        segment.last_offset = last.offset
+        segment.seen_at_us = max(segment.seen_at_us or 0, last.at_us or 0)
+        if segment.start_at_us is None:
+            segment.start_at_us = readings[0].at_us
+        segment.fatal = False
+        segment.recent = [*segment.recent, *([r.step, r.at_us] for r in readings[-RECENT:])][-RECENT:]
+        self.due_us = max(self.due_us, last.at_us or 0)
+        self._place += len(readings) - 1
+        self._look()
+
     def _look(self) -> None:
-        self.next = next(self._records, None)
+        if self._place >= len(self._ahead):
+            self._ahead = list(islice(self._records, _AHEAD))
+            self._place = 0
+        self.next = self._ahead[self._place] if self._ahead else None
+        self._place += 1
         if self.next is None:
             self.due_us = NEVER_US
         elif self.next.at_us is not None and self.next.at_us > self.due_us:

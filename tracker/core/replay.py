@@ -11,15 +11,17 @@ of the last time that the book was opened.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, cast
 
 from tracker.core.book import Book, Entry, Marks, Opened
 from tracker.core.close import close
 from tracker.core.corrections import Correction
 from tracker.core.facts import Facts, Stream
 from tracker.core.fold import Fold
+from tracker.core.fold_many import take
 from tracker.core.history import NEVER_US, Growing
 from tracker.core.lineage import extend
 from tracker.core.pieces import is_training
@@ -29,6 +31,11 @@ from tracker.core.snapshot import Snapshot
 from tracker.core.summary import Judged, judge, line_of, step_time, summed
 
 MS_US: Final = 1000
+_MARK_EVERY: Final = 2048
+"""Readings between two marks of the attempt that runs, at least."""
+_MARKS_KEPT: Final = 64
+_WHOLE: Final = " whole"
+"""How the book names marks of attempts that others followed."""
 _LIGHT: Final = frozenset({
     Kind.SAVE_START, Kind.SAVE_END, Kind.SAVE_DURABLE, Kind.EVAL_START, Kind.EVAL_END, Kind.NOTE, Kind.SIGN,
 })  # fmt: skip
@@ -46,11 +53,46 @@ class StepSample(NamedTuple):
     step_time_s: float | None
 
 
+@dataclass(slots=True)
+class StepSamples:
+    """Many of them, a list for each of their fields; no moment twice, in order."""
+
+    at_us: list[int] = field(default_factory=list)
+    steps: list[int | None] = field(default_factory=list)
+    tokens_net: list[int | None] = field(default_factory=list)
+    tokens_processed: list[int | None] = field(default_factory=list)
+    step_times_s: list[float | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """Return how many."""
+        return len(self.at_us)
+
+    def __iter__(self) -> Iterator[StepSample]:
+        """Yield them one by one."""
+        return map(StepSample, *self.columns())
+
+    def columns(self) -> tuple[list[int], ...]:
+        """Return the lists, in the order of the fields of a `StepSample`."""
+        return cast(
+            "tuple[list[int], ...]",
+            (self.at_us, self.steps, self.tokens_net, self.tokens_processed, self.step_times_s),
+        )
+
+    def append(self, sample: StepSample) -> None:
+        """Add one; it takes the place of one of the same moment."""
+        columns = self.columns()
+        if self.at_us and self.at_us[-1] == sample.at_us:
+            for column in columns:
+                column.pop()
+        for column, value in zip(columns, sample, strict=True):
+            column.append(cast("int", value))
+
+
 class Stop(NamedTuple):
     """One moment of the walk."""
 
     snapshot: Snapshot
-    samples: list[StepSample]
+    samples: StepSamples
     """The readings since the moment before it."""
     opened: bool
     """Whether something besides readings has happened since the moment before it."""
@@ -112,11 +154,38 @@ class _Past:
         return self.said
 
 
+class _Recent:
+    """Marks of the attempt that runs, in memory: a resume that cuts it need not fold it from its start."""
+
+    def __init__(self) -> None:
+        self._key = ""
+        self._held: list[tuple[str, int, int, bytes]] = []
+
+    def best(self, key: str, digest: str, *, step: int | None, at_us: int | None) -> bytes | None:
+        """Return the latest mark that lies within the bounds."""
+        if key != self._key:
+            return None
+        for own, to_step, to_us, body in reversed(self._held):
+            if own == digest and (step is None or to_step <= step) and (at_us is None or to_us <= at_us):
+                return body
+        return None
+
+    def put(self, key: str, digest: str, *, step: int, at_us: int, body: bytes) -> None:
+        """Remember a fold, and forget other attempts' and some of the older ones."""
+        if key.endswith(_WHOLE):
+            return
+        if key != self._key:
+            self._key, self._held = key, []
+        self._held.append((digest, step, at_us, body))
+        if len(self._held) > _MARKS_KEPT:
+            del self._held[: _MARKS_KEPT // 2 : 2]
+
+
 class Replay:
     """A run's past, read forward once. Its facts must not change meanwhile."""
 
     def __init__(self, settings: Settings, facts: Facts, *, marks: Marks | None = None) -> None:
-        self._book = Book(settings, marks=marks)
+        self._book = Book(settings, marks=marks if marks is not None else _Recent())
         self._past = _Past(facts)
         self._waiting = sorted(
             (one for file in self._past.files for one in file.growing if one.whole.seen_at_us is not None),
@@ -147,6 +216,8 @@ class Replay:
         self._run: Judged | None = None
         self._live: Growing | None = None
         """The segment whose readings only lengthen the attempt that runs."""
+        self._marked = 0
+        """How many readings its fold held when it was last remembered."""
         self.opened = 0
         """How often the book was opened."""
 
@@ -168,14 +239,14 @@ class Replay:
         Readings before `since_us` are taken in, and not told.
         """
         for moment in moments:
-            samples: list[StepSample] = []
+            samples = StepSamples()
             opened = self.opened
             self._go_on(moment, samples, since_us)
             yield Stop(self._snapshot(moment), samples, self.opened > opened)
 
     # -- forward ------------------------------------------------------------------------------------
 
-    def _go_on(self, until_us: int, samples: list[StepSample], since_us: int) -> None:
+    def _go_on(self, until_us: int, samples: StepSamples, since_us: int) -> None:
         """Take in what is known by a moment."""
         while True:
             if self._only_live(until_us, samples, since_us):
@@ -193,7 +264,7 @@ class Replay:
             due = min(due, self._waiting[-1].begins_us)
         return min(due, self._turns[-1]) if self._turns else due
 
-    def _only_live(self, until_us: int, samples: list[StepSample], since_us: int) -> bool:
+    def _only_live(self, until_us: int, samples: StepSamples, since_us: int) -> bool:
         """Take in plain readings of the attempt that runs, while nothing else is due; tell if any."""
         live = self._live
         if live is None or self._dirty or self._run is None:
@@ -209,6 +280,11 @@ class Replay:
         before = self._before(entry)
         taken = False
         while live.due_us <= until_us:
+            if before is not None:
+                extend(lineage, attempt)
+                if self._many(live, entry, before, until_us, samples, since_us):
+                    taken = True
+                    continue
             moment = -(-live.due_us // MS_US) * MS_US
             if moment > until_us:
                 break
@@ -244,6 +320,55 @@ class Replay:
         if taken:
             extend(lineage, attempt)
         return taken
+
+    def _many(
+        self,
+        live: Growing,
+        entry: Entry,
+        before: tuple[int, int, float | None],
+        until_us: int,
+        samples: StepSamples,
+        since_us: int,
+    ) -> bool:
+        """Take in usual readings of the attempt that runs in one go; tell if there were any."""
+        fold, attempt = entry.fold, entry.attempt
+        if fold.dark_net or fold.dark_lost:
+            return False
+        readings = live.plain(until_us // MS_US * MS_US)
+        if not readings:
+            return False
+        net_less = before[0] + fold.tokens_net - (fold.odometer or 0)
+        odometers = take(fold, readings)
+        if not odometers:
+            return False
+        if len(odometers) < len(readings):
+            del readings[len(odometers) :]
+        live.take_plain(readings)
+        after, last = live.next, readings[-1]
+        fold.offset = last.offset if after is not None and after.offset == last.offset else last.offset + 1
+        floor = max(attempt.last_step or 0, attempt.resume_step or 0)
+        some = StepSamples(
+            [-(-(r.at_us or 0) // MS_US) * MS_US for r in readings],
+            [max(r.step, floor) for r in readings],
+            [odometer + net_less for odometer in odometers],
+            [odometer + net_less + before[1] - before[0] + fold.tokens_lost for odometer in odometers],
+            [(r.step_time_us or 0) / 1e6 for r in readings],
+        )
+        times = some.at_us
+        if times[0] < since_us:
+            first = bisect_left(times, since_us)
+            for column in some.columns():
+                del column[:first]
+        if not times:
+            return True
+        risen = len(set(times)) == len(times) and (not samples.at_us or samples.at_us[-1] < times[0])
+        if risen:
+            for column, more in zip(samples.columns(), some.columns(), strict=True):
+                column += more
+        else:
+            for sample in some:
+                samples.append(sample)
+        return True
 
     @staticmethod
     def _fold(fold: Fold, live: Growing, record: Reading | Event | None) -> None:
@@ -288,8 +413,13 @@ class Replay:
             self._run = judge(self._book, self._past, opened)
             self._dirty = False
             self._live = self._find_live(opened)
+            self._marked = opened.entries[-1].fold.readings if opened.entries else 0
         else:
             self._run = _later(self._run, moment)
+            entries = self._run.opened.entries
+            if entries and entries[-1].fold.readings >= self._marked + _MARK_EVERY:
+                self._marked = entries[-1].fold.readings
+                self._book.remember(entries[-1])
         return summed(self._run)
 
     def _goes_on(self, opened: Opened) -> bool:

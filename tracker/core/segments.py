@@ -16,7 +16,7 @@ from tracker.core.records import Event, Json, Kind, Reading
 
 SAME_LINE_US: Final = 5_000_000
 """Ranks print one record within seconds of each other; the same step later than that was redone."""
-_RECENT: Final = 8
+RECENT: Final = 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class Segmenter:
             segment.end_at_us = segment.end_offset = segment.end_kind = segment.end_cause = None
         recent = segment.recent
         recent.append([reading.step, at_us])
-        if len(recent) > _RECENT:
+        if len(recent) > RECENT:
             del recent[0]
         return True
 

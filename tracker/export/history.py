@@ -28,6 +28,9 @@ STEP_FAMILIES: Final = (
 )  # fmt: skip
 """Families that have a sample at every reading besides, in the order of `StepSample` after its moment."""
 BLOCK_SAMPLES: Final = 200_000
+LEAST_EVERY_S: Final = 60
+MOST_MOMENTS: Final = 2_000
+"""Of a grid that nobody chose: each costs a whole snapshot."""
 _STILL: Final = (
     "training_planned_tokens", "training_attempts_total", "training_running_attempts",
     "training_interruptions", "training_reservation_end_timestamp_seconds",
@@ -101,9 +104,12 @@ class History:
     def __post_init__(self) -> None:
         self.replay = Replay(self.settings, self.facts)
 
-    def span(self, *, since_us: int | None, until_us: int | None, now_us: int, every_s: int) -> Span | None:
+    def span(
+        self, *, since_us: int | None, until_us: int | None, now_us: int, every_s: int | None = None
+    ) -> Span | None:
         """Return the moments that are meant; None where nothing is known of the run.
 
+        Without `every_s` the grid is as `usual_every_s` has it.
         They end the linger time after the last fact: from then on the page itself shows the run.
         """
         first, last = self.replay.begins_us, self.replay.ends_us
@@ -111,11 +117,10 @@ class History:
             return None
         if since_us is not None and until_us is not None and since_us > until_us:
             raise InvalidValue("--since", _iso(since_us), f"a moment before --until = {_iso(until_us)}")
-        return Span(
-            since_us=max(first, since_us) if since_us is not None else first,
-            until_us=until_us if until_us is not None else min(now_us, last + self.linger_us),
-            every_s=every_s,
-        )
+        begin_us = max(first, since_us) if since_us is not None else first
+        end_us = until_us if until_us is not None else min(now_us, last + self.linger_us)
+        every_s = every_s if every_s is not None else usual_every_s(begin_us, end_us)
+        return Span(since_us=begin_us, until_us=end_us, every_s=every_s)
 
     def blocks(self, span: Span) -> Iterator[Block]:
         """Yield all samples in blocks, in order of time."""
@@ -139,6 +144,20 @@ class History:
         """Tell whether a finished run has left the page."""
         last = self.replay.ends_us or 0
         return made.state == "finished" and made.as_of_us > last + self.linger_us
+
+
+def usual_every_s(since_us: int, until_us: int) -> int:
+    """Return a step of the grid: a minute, doubled until the span has at most 2,000 of them.
+
+    Doubled, so that a wider grid stands on moments of the narrower: a run that has grown since adds few.
+
+    >>> usual_every_s(0, 86_400_000_000), usual_every_s(0, 174 * 86_400_000_000)
+    (60, 7680)
+    """
+    every_s = LEAST_EVERY_S
+    while until_us - since_us > every_s * S_US * MOST_MOMENTS:
+        every_s *= 2
+    return every_s
 
 
 def checked_labels(words: Sequence[str]) -> dict[str, str]:
@@ -194,14 +213,13 @@ class _Gather:
 
     def readings(self, stop: Stop) -> int | None:
         """Take the readings of a stop; return the moment of the last one."""
-        samples = stop.samples
-        if not samples:
+        if not len(stop.samples):
             return None
-        times = [sample.at_us // MS_US for sample in samples]
+        at_us, *columns = stop.samples.columns()
+        times = [at // MS_US for at in at_us]
         self._span(times[0])
         self._span(times[-1])
-        for column, name in enumerate(STEP_FAMILIES, 1):
-            values = [sample[column] for sample in samples]
+        for name, values in zip(STEP_FAMILIES, columns, strict=True):
             line = self._line(self._families[name], ())
             if None in values:
                 for at_ms, value in zip(times, values, strict=True):
@@ -211,7 +229,7 @@ class _Gather:
                         self.samples += 1
             else:
                 line.times_ms.extend(times)
-                line.values.extend(values)  # type: ignore[arg-type]
+                line.values.extend(values)
                 self.samples += len(values)
         return times[-1]
 
