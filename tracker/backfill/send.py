@@ -49,6 +49,8 @@ class Report:
     missing: int = 0
     """Of those checked at the end, not found again."""
     checked: int = 0
+    doubled: int = 0
+    """There a second time: a request whose sender was killed was taken in after we had asked."""
     end_ms: int = 0
 
     @property
@@ -79,6 +81,8 @@ class Sender:
         self._told = told or (lambda report, trouble: None)
         self._chance = random.Random()
         self._ends: list[Block] = []
+        self._written: list[tuple[int, int, int]] = []
+        """Stretches that something was sent for: first and last moment, and samples doubled before."""
 
     def run(self, blocks: Iterable[Block]) -> Report:
         """Send all; raises GaveUp, or Refused where the server takes nothing from us at all."""
@@ -86,7 +90,7 @@ class Sender:
         for block in blocks:
             if not self._ends:  # whoever sent before us may have been killed a moment ago
                 self._pause(self._target.lag_s - (self._clock.monotonic_s() - begun_s))
-                self._patiently(self._target.settle)
+                self._patiently(self._settle)
             for part in _parts(block, self._target.most_samples):
                 self._part(part)
                 self.report.end_ms = part.end_ms
@@ -94,24 +98,31 @@ class Sender:
             self._ends = [*self._ends[:1], block]
         if self.report.sent:
             self._check()
+            if self.report.there or self.report.retries:
+                self._look_for_doubles()
         return self.report
 
     def _part(self, part: Block) -> None:
         """Send what is not there yet of a stretch of time. After a failure what is there is asked anew."""
         begun, wait = self._clock.monotonic_s(), FIRST_WAIT_S
         before: int | None = None
+        doubled = 0
         while True:
             try:
                 if before is not None:
                     self._pause(self._target.lag_s)
-                    self._target.settle()
+                    self._settle()
                 found = self._present(part)
+                if before is None:
+                    doubled = self._target.doubled
+                    self.report.doubled += doubled
                 left = _without(part, found, self.report if before is None else None)
                 open_ = sum(len(line.values) for line in left)
                 if before is not None:  # what a request without an answer has left behind is sent
                     self.report.sent += max(0, before - open_)
                 before = open_
                 if left:
+                    self._written.append((part.start_ms, part.end_ms, doubled))
                     self._send(left)
                 return
             except (NoAnswer, Broken) as error:
@@ -176,7 +187,7 @@ class Sender:
         """Read the first and the last block back: a server may drop in silence what is too old for it."""
         wait_s = 0.25
         while True:
-            self._patiently(self._target.settle)
+            self._patiently(self._settle)
             checked = missing = 0
             for block in self._ends:
                 for part in _parts(block, self._target.most_samples):
@@ -194,6 +205,16 @@ class Sender:
                 return
             self._pause(wait_s)
             wait_s *= 2
+
+    def _look_for_doubles(self) -> None:
+        """Ask again for what was sent: what somebody else's last request brought meanwhile is there twice."""
+        for start_ms, end_ms, before in dict.fromkeys(self._written):
+            part = Block(start_ms, end_ms, [])
+            self._patiently(lambda part=part: self._present(part))  # type: ignore[misc]
+            self.report.doubled += max(0, self._target.doubled - before)
+
+    def _settle(self) -> None:
+        self._target.settle(self._pause)
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0 and self._clock.wait(seconds):

@@ -6,7 +6,7 @@ Edge: talks to a server. Both formats take samples of any age as far as the serv
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -20,7 +20,10 @@ Series = tuple[tuple[str, str], ...]
 Found = dict[Series, dict[int, float]]
 """Samples that are there, by series and millisecond."""
 FORMATS: Final = ("auto", "remote-write", "victoriametrics-import")
-_LOOKS: Final = 100
+_LOOK_S: Final = 0.1
+_STILL_LOOKS: Final = 10
+_MOST_LOOKS: Final = 600
+"""A second of standing still, a minute at most: somebody else may import without a break."""
 _WRITES: Final = ("/write", "/push", "/receive")
 
 
@@ -33,9 +36,11 @@ class Target(Protocol):
     """Whether a request that is refused leaves nothing behind."""
     lag_s: float
     """How long it may take until what was sent can be read."""
+    doubled: int
+    """How many samples the last answer of `present` held a second time."""
 
-    def settle(self) -> None:
-        """Let what was sent before become readable, as far as the server can be asked to."""
+    def settle(self, pause: Callable[[float], object]) -> None:
+        """Let what was sent before become readable, as far as the server can be asked to; `pause` waits."""
         ...
 
     def present(self, run: str, labels: Mapping[str, str], start_ms: int, end_ms: int) -> Found:
@@ -84,6 +89,7 @@ class Victoria:
     most_samples = 400_000
     atomic = False
     lag_s = 5.0
+    doubled = 0
 
     def __init__(self, server: Server, reader: Server) -> None:
         """`reader` is where to ask: the same server, or a cluster's vmselect."""
@@ -91,12 +97,19 @@ class Victoria:
         self._base = server.path.removesuffix("/api/v1/import")
         self._read = reader.path.removesuffix("/api/v1/export").removesuffix("/api/v1/import")
 
-    def settle(self) -> None:
-        """Make the server flush what it holds in memory; what it is just about to flush it may still hide."""
+    def settle(self, pause: Callable[[float], object]) -> None:
+        """Wait until the server has taken in what was sent, then make it flush what it holds in memory.
+
+        A request whose sender was killed is still read and taken in, line by line. So the count of imported
+        rows must stand still, with nothing under way, for a while.
+        """
         try:
-            for _ in range(_LOOKS):
-                if not _busy(self._server.get(f"{self._base}/metrics", {}, patience=1.0)):
-                    break
+            before, still, looks = None, 0, 0
+            while self.lag_s > 0 and still < _STILL_LOOKS and looks < _MOST_LOOKS:
+                now = _taken(self._server.get(f"{self._base}/metrics", {}, patience=1.0))
+                still = still + 1 if now == before and not now[0] else 0
+                before, looks = now, looks + 1
+                pause(_LOOK_S)
             self._server.get(f"{self._base}/internal/force_flush", {}, patience=1.0)
         except Refused:
             return  # a cluster, or a proxy that hides it
@@ -109,12 +122,15 @@ class Victoria:
             "end": f"{(end_ms + 1) / 1000:.3f}",
         }
         found: Found = {}
+        read = 0
         for text in self._reader.get(f"{self._read}/api/v1/export", query).splitlines():
             row = _decoded(text, self._reader)
             own = found.setdefault(tuple(sorted(row["metric"].items())), {})
             for at_ms, value in zip(row["timestamps"], row["values"], strict=True):
                 if value is not None and start_ms <= at_ms <= end_ms:
                     own[at_ms] = value
+                    read += 1
+        self.doubled = read - sum(map(len, found.values()))
         return found
 
     def send(self, lines: Iterable[Line]) -> None:
@@ -136,11 +152,15 @@ class Victoria:
         self._reader.close()
 
 
-def _busy(page: bytes) -> bool:
-    """Tell whether VictoriaMetrics is still taking in what somebody sent."""
-    lines = page.decode("utf-8", "replace").splitlines()
-    taking = [line for line in lines if line.startswith("vm_concurrent_insert_current")]
-    return any(line.split()[-1] != "0" for line in taking)
+def _taken(page: bytes) -> tuple[float, float]:
+    """Return what VictoriaMetrics is taking in at this moment, and how many rows were imported so far."""
+    busy = rows = 0.0
+    for line in page.decode("utf-8", "replace").splitlines():
+        if line.startswith("vm_concurrent_insert_current"):
+            busy += float(line.split()[-1])
+        elif line.startswith("vm_rows_inserted_total") and 'type="vmimport"' in line:
+            rows += float(line.split()[-1])
+    return busy, rows
 
 
 class RemoteWrite:
@@ -149,6 +169,8 @@ class RemoteWrite:
     most_samples = 50_000
     atomic = True
     lag_s = 0.0
+    doubled = 0
+    """A receiver of remote write refuses, or passes over, what it has."""
 
     def __init__(self, server: Server, reader: Server | None) -> None:
         """`reader` is the base of the query interface, without /api/v1; None: beside the write address."""
@@ -158,7 +180,7 @@ class RemoteWrite:
         path = self._reader.path
         self._read = path.removesuffix("/api/v1") if reader is not None else _beside(path)
 
-    def settle(self) -> None:
+    def settle(self, pause: Callable[[float], object]) -> None:
         """Do nothing: what was acknowledged can be read."""
 
     def present(self, run: str, labels: Mapping[str, str], start_ms: int, end_ms: int) -> Found:

@@ -176,7 +176,7 @@ def backfill(
         print_json(_document(report, loaded.settings.run, span))
     else:
         _show(report, span)
-    if report.refused or report.missing:
+    if report.refused or report.missing or report.doubled:
         raise click.exceptions.Exit(1)
 
 
@@ -226,6 +226,7 @@ def _document(report: Report, run: str, span: Span | None) -> dict[str, Any]:
             "already_there": report.there,
             "differing": report.differing,
             "refused": report.refused,
+            "doubled": report.doubled,
         },
         "refused_reasons": dict(report.reasons),
         "checked": {"samples": report.checked, "missing": report.missing},
@@ -255,6 +256,13 @@ def _show(report: Report, span: Span | None) -> None:
             "Prometheus takes nothing that is older than the newest hour it holds, unless "
             "storage.tsdb.out_of_order_time_window says so. `tracker export --openmetrics` with "
             "`promtool tsdb create-blocks-from openmetrics` has no such limit"
+        )
+    if report.doubled:
+        talk(
+            f"{report.doubled:,} samples are there twice, with the same value: an earlier run was killed, "
+            "and the server took in its last request later than we asked. Start VictoriaMetrics with "
+            "-dedup.minScrapeInterval=1ms, which hides the second ones; or delete the run's series, then run "
+            "this again"
         )
     if report.missing:
         talk(
