@@ -432,7 +432,7 @@ class TestAttempts:
         """An old log asked about now: its silence is counted, and the reader told what would end it."""
         got = tell(facts(Log().launch().train([10, 20, 30, 40], 0)), 400_000)
 
-        assert any("use --as-of" in text for text in got.warnings)
+        assert any("set run.until" in text for text in got.warnings)
 
 
 class TestEnds:
