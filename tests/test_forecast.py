@@ -127,6 +127,20 @@ def test_time_since_the_last_line_counts_as_work() -> None:
     assert late.finish_us.p50 == pytest.approx(early.finish_us.p50, abs=60e6)
 
 
+def test_a_slow_first_step_with_a_line_of_its_own_makes_no_later_step_faster() -> None:
+    """Two seconds a step before and after a restart, whose first step took 60: one line of many says so."""
+    before = Log().launch(resume=0).at(100).train(range(50, 10_001, 50), since=0, step_s=2.0)
+    after = Log().at(20_700).launch(resume=10_000).at(21_000).line(10_001, 60.0)
+    after.train(range(10_050, 12_001, 50), since=10_001, step_s=2.0)
+    got = asked(facts(before, after), after.now, settings(tokens=4e7))
+
+    late = [block for block in got.state.blocks if block.end_us > us(22_000)]
+    assert len(late) > 1
+    assert [b.tokens / b.work_s for b in late] == pytest.approx([500] * len(late), rel=0.03)
+    assert got.forecast.inputs is not None
+    assert got.forecast.inputs.rate == pytest.approx(500 / 8, rel=0.03)
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     """The seed follows from the run and the moment."""
     once, again = document(told(facts(steady()), 5100)), document(told(facts(steady()), 5100))

@@ -370,10 +370,13 @@ def _seen(entry: Entry, facts: Facts, width_us: int, as_of_us: int, peak_us: flo
     weighed: list[float] = []
     for row in believed:
         mean = row.seconds
-        if mean is None:
-            mean = (
-                (row.end_us - at) / (row.high - row.low) if row.end_us is not None and at is not None else 1.0
-            )
+        if row.end_us is not None and at is not None:
+            most = (row.end_us - at) / (row.high - row.low)
+            # a slow first step has a line of its own, as heavy in the mean as a line of a hundred steps
+            if mean is None or 0 < most < mean:
+                mean = most
+        elif mean is None:
+            mean = 1.0
         weighed.append(max(mean, 0.0) * (row.high - row.low))
         at = row.end_us if row.end_us is not None else at
     whole, all_tokens = sum(weighed), sum(r.tokens for r in rows)
