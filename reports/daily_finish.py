@@ -5,12 +5,15 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from reports.daily_verdict import young
 from reports.daily_words import Dates, apart, length, money, points, short, signed, whole_per_cent
 from reports.numbers import UNKNOWN, count, hours, per_cent, scaled
 from reports.page import Block, KeyFigure, KeyFigures, Paragraph, Tone
 from reports.tables import Table
 from tracker.core.daily import DAY_US, Compared, Daily
-from tracker.core.forecast.value import Quantiles
+from tracker.core.forecast.value import Part, Quantiles
 
 _MOVED_DAYS = 0.05
 _POOR = 0.5
@@ -41,7 +44,8 @@ def _finish(daily: Daily, when: Dates) -> KeyFigure | None:
     tone: Tone = "plain"
     plan = ""
     if compared.against_plan is not None:
-        tone = {"behind": "warning", "far behind": "problem"}.get(daily.pace, "plain")  # type: ignore[assignment]
+        if not young(daily):
+            tone = {"behind": "warning", "far behind": "problem"}.get(daily.pace, "plain")  # type: ignore[assignment]
         late = compared.against_plan / DAY_US
         side = "after" if late > 0 else "before"
         plan = f"{length(late)} {side} the plan’s {when.short_day(compared.plan)}"
@@ -109,7 +113,7 @@ def _goodput(daily: Daily) -> KeyFigure | None:
         name="Goodput",
         value=per_cent(whole.now),
         plan=f"planned {per_cent(whole.plan)}" if whole.plan is not None else "",
-        convention="productive / allocated",
+        convention="productive / allocated, pending left out",
     )
 
 
@@ -234,7 +238,8 @@ def _sentences(daily: Daily, when: Dates) -> list[tuple[str, Tone]]:
             top = f.drivers[0]
             text += f" {whole_per_cent(top.share_ratio)} of that range comes from {_DRIVERS[top.name]}."
         found.append((text, "plain"))
-    if daily.pace == "far behind" and f.days_behind_plan is not None and daily.plan is not None:
+    far = daily.pace == "far behind" and not young(daily)
+    if far and f.days_behind_plan is not None and daily.plan is not None:
         found.append((
             f"It is more than a tenth of its planned length behind: {length(f.days_behind_plan)} after "
             f"{when.day(daily.plan.finish_us)}.",
@@ -294,12 +299,21 @@ def _why_moved(daily: Daily) -> str:
     if abs(days) < _MOVED_DAYS:
         return "The median has not moved in the last day."
     side = "later" if days > 0 else "earlier"
-    parts = [p for p in sorted(f.move.parts, key=lambda p: -abs(p.us)) if abs(p.us) >= _MOVED_DAYS * DAY_US]
-    told = ", ".join(
-        f"{_MOVERS.get(p.name, p.name)} {signed(f'{abs(p.us) / DAY_US:.1f}', p.us)}" for p in parts[:3]
-    )
     text = f"In the last day the median moved {length(days)} {side}"
+    told = _parts(f.move.parts, places=2 if abs(days) < 10 else 1)
     return f"{text} (days: {told})." if told else f"{text}."
+
+
+def _parts(parts: Sequence[Part], places: int) -> str:
+    """Return the parts of a move, the largest first, rounded so that they sum to the rounded move."""
+    told, so_far, reached = [], 0.0, 0.0
+    for part in sorted(parts, key=lambda p: -abs(p.us)):
+        so_far += part.us / DAY_US
+        own = round(so_far, places) - reached
+        reached = round(so_far, places)
+        if round(abs(own), places):
+            told.append(f"{_MOVERS.get(part.name, part.name)} {signed(f'{abs(own):.{places}f}', own)}")
+    return ", ".join(told)
 
 
 def _chance(ratio: float) -> str:

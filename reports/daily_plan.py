@@ -163,10 +163,14 @@ def _advice_words(daily: Daily) -> str:
         return f"{text}: nothing to gain."
     text += f". It would give {per_cent(a.gain_ratio)} more steps in the same hours"
     if a.gpu_hours_saved is not None:
-        which = {"to go": "still to come", "so far": "so far", "given": "given"}[found.gpu_hours_are]
+        which = {
+            "to go": "that the rest takes at the cost of a token so far",
+            "so far": "so far",
+            "given": "given",
+        }[found.gpu_hours_are]
         text += f": {hours(a.gpu_hours_saved)} of the {scaled(found.gpu_hours)} GPU-hours {which}"
         if a.money_saved is not None and daily.money is not None:
-            text += f", {money(a.money_saved, daily.money.currency)}"
+            text += f", or {money(a.money_saved, daily.money.currency)}"
     return text + "."
 
 

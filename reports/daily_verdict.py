@@ -54,7 +54,7 @@ def _lead(daily: Daily, when: Dates) -> tuple[str, Tone]:
 
 
 def _tone(daily: Daily) -> Tone:
-    if _young(daily):
+    if young(daily):
         return "plain"
     if daily.pace in ("behind", "far behind"):
         return "warning" if daily.pace == "behind" else "problem"
@@ -84,14 +84,14 @@ def _finish(daily: Daily, when: Dates) -> str:
     text = f"finishes {when.day(middle)}{_late(daily)}"
     if f.basis == "plan":
         return f"{text}, by the plan alone: no rate was measured yet"
-    if _young(daily):
+    if young(daily):
         q = f.finish_us
         spread = "" if q.p90 is None else f" (80 %: {when.span(q.p10, q.p90)})"
         return f"too early to be sure: less than an hour of steps points to {when.day(middle)}{spread}"
     return text
 
 
-def _young(daily: Daily) -> bool:
+def young(daily: Daily) -> bool:
     """Whether less than an hour of steps was seen."""
     f = daily.forecast
     worked = daily.snapshot.wall_us.get("productive", 0) + daily.snapshot.wall_us.get("lost", 0)

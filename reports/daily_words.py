@@ -215,13 +215,17 @@ def apart(ratio: float | None, more: str = "above", less: str = "below") -> str:
 
     >>> apart(1.031), apart(0.9), apart(1.0002)
     ('3.1 % above', '10 % below', 'equal to')
+    >>> apart(101.3), apart(0.0000132)
+    ('10,030 % above', 'nearly 100 % below')
     """
     if ratio is None:
         return ""
     off = ratio - 1
-    text = f"{abs(off) * 100:.1f}" if abs(off) < 0.0995 else f"{abs(off) * 100:.0f}"
+    text = f"{abs(off) * 100:.1f}" if abs(off) < 0.0995 else f"{abs(off) * 100:,.0f}"
     if text == "0.0":
         return "equal to"
+    if text == "100" and 0 < ratio < 1:
+        text = "nearly 100"
     return f"{text} % {more if off > 0 else less}"
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import doctest
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reports.daily import daily_page
+from reports.daily_finish import _MOVERS, _parts
 from reports.daily_words import CAUSES, dates
 from reports.page import (
     Block,
@@ -36,6 +38,7 @@ from tests.core.run_story import any_run, lengths, planned, story
 from tests.report_states import GOLDEN, STATES, daily_in, page_in
 from tracker.core import records
 from tracker.core.daily import Health, daily, history_moments
+from tracker.core.forecast.value import Part
 from tracker.core.ledger import BUCKETS
 from tracker.core.settings import Hardware
 from tracker.core.snapshot import Mfu, Snapshot
@@ -75,6 +78,30 @@ def test_the_verdict_says_what_matters_in_each_state(name: str, said: str, tone:
 
     assert said in page.verdict
     assert page.tone == tone
+
+
+@pytest.mark.parametrize(
+    "move",
+    [(558, 350, 145, 0, 0, 0, -94), (4, 4, 4, 4, 4, 4, 4), (0, 12_300, 0, -7, 0, 0, 0)],
+    ids=["a part against the others", "parts too small to tell", "one large part"],
+)
+def test_the_told_parts_of_a_move_sum_to_it(move: tuple[int, ...]) -> None:
+    """In thousandths of a day: +0.6, +0.4 and +0.1 alone would be no move of 0.96 days."""
+    made = tuple(Part(name=name, us=n * 86_400_000, why="") for name, n in zip(_MOVERS, move, strict=True))
+
+    told = re.findall(r"([+−])([0-9.]+)", _parts(made, 2))
+    assert sum(float(n) * (1 if sign == "+" else -1) for sign, n in told) == pytest.approx(
+        round(sum(move) / 1000, 2)
+    )
+
+
+@pytest.mark.slow
+def test_what_is_too_early_to_be_sure_of_is_no_alarm() -> None:
+    """A first slow step points months away: the verdict says so, and nothing beside it calls it late."""
+    text = text_of(daily_page(replace(daily_in("first-hour"), pace="far behind")))
+
+    assert "Too early to be sure" in text
+    assert "!!" not in text
 
 
 @pytest.mark.slow

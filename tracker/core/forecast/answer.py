@@ -305,9 +305,10 @@ def _assumptions(state: State, plan: Plan, measured: bool) -> tuple[str, ...]:
     stops = sum(1 for s in state.stops if not s.planned)
     if stops < 10:
         found.append(
-            f"failures: {stops} seen, so a weak belief still counts: one in {DEFAULT.device_mtbf_h:,.0f} "
-            f"GPU-hours, give or take a factor of {math.exp(DEFAULT.device_mtbf_sd):.1f} (Llama 3 had one in "
-            "50,677, Meta RSC-1 one in 29,538, jobs of 1,024 GPUs there one in 8,090)"
+            f"failures: {stops} ended work that is kept, so a weak belief still counts: one in "
+            f"{DEFAULT.device_mtbf_h:,.0f} GPU-hours, give or take a factor of "
+            f"{math.exp(DEFAULT.device_mtbf_sd):.1f} (Llama 3 had one in 50,677, "
+            "Meta RSC-1 one in 29,538, jobs of 1,024 GPUs there one in 8,090)"
         )
         found.append(
             f"cost of a stop: besides the run's own, a median of {DEFAULT.wait_s / 60:.0f} min and half a "
