@@ -103,6 +103,28 @@ def test_what_is_told(snapshots: list[Snapshot], expected: list[list[str]]) -> N
     assert story(*snapshots) == expected
 
 
+def alike(state: str, attempts: int) -> Snapshot:
+    """A run whose logs begin with the same words, so that its attempts have one name."""
+    made = run(state, attempts)
+    return replace(made, attempts=tuple(replace(line, name="log") for line in made.attempts))
+
+
+def test_logs_that_begin_alike_are_attempts_of_their_own() -> None:
+    """A job that is queued again prints the same banner: no old restart is told, and no new one is lost."""
+    told, first = look(None, alike("running", 3), behind_plan_days=1.0)
+    told, fourth = look(told, alike("running", 4), behind_plan_days=1.0)
+    told, fifth = look(told, alike("running", 5), behind_plan_days=1.0)
+
+    assert [[e.name for e in events] for events in (first, fourth, fifth)] == [
+        [],
+        ["restarted"],
+        ["restarted"],
+    ]
+    assert fourth[0].details["attempt"] == 4
+    assert fifth[0].details == {**fifth[0].details, "attempt": 5, "restarts": 1}
+    assert fourth[0].id != fifth[0].id
+
+
 def test_an_event_says_what_and_why() -> None:
     """With the words that prove it, and the same id whoever finds it."""
     told, _ = look(None, run(), behind_plan_days=1.0)

@@ -7,7 +7,8 @@ a restart of the tracker neither repeats an event nor loses one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -65,13 +66,13 @@ def look(told: Told | None, snapshot: Snapshot, *, behind_plan_days: float) -> t
     At the first look only what is wrong now is told: nobody wants the history of a run that is new to us.
     """
     last = snapshot.attempts[-1] if snapshot.attempts else None
-    before = (
-        told if told is not None else Told(state="", attempts=len(snapshot.attempts), attempt=_name(last))
-    )
+    names = _names(snapshot)
+    name = names[-1] if names else ""
+    before = told if told is not None else Told(state="", attempts=len(names), attempt=name)
     found: list[Event] = []
     if last is not None:
-        found += _restarts(before, snapshot)
-        found += _states(before, snapshot, last, first=told is None)
+        found += _restarts(before, snapshot, names)
+        found += _states(before, snapshot, last, name, first=told is None)
     late, event = _plan(before, snapshot, behind_plan_days)
     found += event
     stalled_us = before.stalled_us
@@ -79,16 +80,25 @@ def look(told: Told | None, snapshot: Snapshot, *, behind_plan_days: float) -> t
         stalled_us = last.progress_us
     now = Told(
         state=snapshot.state,
-        attempts=len(snapshot.attempts),
-        attempt=_name(last),
+        attempts=len(names),
+        attempt=name,
         stalled_us=stalled_us,
         behind=late,
     )
     return now, tuple(found)
 
 
-def _restarts(before: Told, snapshot: Snapshot) -> list[Event]:
-    names = [line.name for line in snapshot.attempts]
+def _names(snapshot: Snapshot) -> list[str]:
+    """Return a name of its own for each attempt: logs of one job that begin alike give the same one."""
+    seen: Counter[str] = Counter()
+    names = []
+    for line in snapshot.attempts:
+        seen[line.name] += 1
+        names.append(line.name if seen[line.name] == 1 else f"{line.name} #{seen[line.name]}")
+    return names
+
+
+def _restarts(before: Told, snapshot: Snapshot, names: Sequence[str]) -> list[Event]:
     known = names.index(before.attempt) + 1 if before.attempt in names else before.attempts
     fresh = snapshot.attempts[max(known, 1) :]  # the very first attempt is a start, no restart
     if not fresh:
@@ -104,17 +114,17 @@ def _restarts(before: Told, snapshot: Snapshot) -> list[Event]:
     if stop is not None:
         text += f" {_why(stop)}"
         details |= {"cause": stop.cause, "kind": stop.kind}
-    return [_event("restarted", snapshot, line.start_us, text, details, key=line.name)]
+    return [_event("restarted", snapshot, line.start_us, text, details, key=names[-1])]
 
 
-def _states(before: Told, snapshot: Snapshot, last: AttemptLine, *, first: bool) -> list[Event]:
-    same = last.name == before.attempt
+def _states(before: Told, snapshot: Snapshot, last: AttemptLine, name: str, *, first: bool) -> list[Event]:
+    same = name == before.attempt
     state, was = snapshot.state, before.state if same else ""
     details: dict[str, Json] = {"attempt": last.number, "last_step": snapshot.steps.last}
     if state == "stalled" and (was != "stalled" or last.progress_us != before.stalled_us):
         since = last.progress_us if last.progress_us is not None else last.start_us
         text = f"{snapshot.run} is stalled: attempt {last.number} has made no progress since {iso(since)}."
-        return [_event("stalled", snapshot, since, text, details, key=f"{last.name} {since}")]
+        return [_event("stalled", snapshot, since, text, details, key=f"{name} {since}")]
     if state == "down" and was != "down":
         at_us = last.end_us if last.end_us is not None else snapshot.as_of_us
         stop = _stop_of(snapshot, last.number)
@@ -122,17 +132,17 @@ def _states(before: Told, snapshot: Snapshot, last: AttemptLine, *, first: bool)
         if stop is not None:
             text += f" {_why(stop)}"
             details |= {"cause": stop.cause, "kind": stop.kind, "evidence": _cut(stop.evidence)}
-        return [_event("down", snapshot, at_us, text, details, key=f"{last.name} {last.end_us}")]
+        return [_event("down", snapshot, at_us, text, details, key=f"{name} {last.end_us}")]
     if first:
         return []
     if state == "finished" and before.state != "finished":
         at_us = last.end_us if last.end_us is not None else snapshot.as_of_us
         text = f"{snapshot.run} is finished: attempt {last.number} ended {iso(at_us)}."
-        return [_event("finished", snapshot, at_us, text, details, key=last.name)]
+        return [_event("finished", snapshot, at_us, text, details, key=name)]
     if state in _SETTLED and was == "stalled":
         at_us = last.progress_us if last.progress_us is not None else snapshot.as_of_us
         text = f"{snapshot.run} makes progress again, in the same attempt {last.number}."
-        return [_event("recovered", snapshot, at_us, text, details, key=f"{last.name} {before.stalled_us}")]
+        return [_event("recovered", snapshot, at_us, text, details, key=f"{name} {before.stalled_us}")]
     return []
 
 
@@ -170,10 +180,6 @@ def _why(stop: Interruption) -> str:
     evidence = _cut(stop.evidence)
     said = f' Evidence: "{evidence}"' if evidence else ""
     return f"Attempt {stop.attempt} ended {iso(stop.at_us)}, {stop.kind}, cause {stop.cause}.{said}"
-
-
-def _name(line: AttemptLine | None) -> str:
-    return line.name if line is not None else ""
 
 
 def _cut(text: str, limit: int = TEXT_CHARS) -> str:
