@@ -212,6 +212,21 @@ def test_a_folder_that_takes_nothing_is_told_with_the_file(
     assert not list(config.parent.glob("*.tmp"))
 
 
+def test_a_disk_that_is_full_in_the_middle_is_told_with_the_file(tmp_path: Path) -> None:
+    """In a process that may write no more than 1,000 bytes to a file."""
+    code = (
+        "import resource, sys; from pathlib import Path; from tracker.atomic import replacing\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))\n"
+        "with replacing(Path(sys.argv[1])) as file: file.write(b'x' * 100_000)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x.html")], capture_output=True, text=True, check=False
+    )
+
+    assert done.stderr.splitlines()[-1] == f"OSError: [Errno 27] File too large: '{tmp_path / 'x.html'}'"
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_store_that_is_not_there_yet_gives_a_report_that_says_so(config: Path) -> None:
     for tail in ("", "-wal", "-shm"):
         (config.parent / f"tracker.db{tail}").unlink(missing_ok=True)

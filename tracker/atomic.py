@@ -7,18 +7,21 @@ one of the two.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
     """Give a file to write; it takes the place of `path` when the block ends, and goes when it fails.
 
-    Raises OSError, named after `path`, where its folder cannot be written to.
+    Raises OSError, named after `path`, where its folder cannot be written to or the disk is full.
     """
     folder = path.parent
     try:
@@ -33,9 +36,11 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         written.chmod(mode & ~_umask())
         written.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             written.unlink()
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     sync_folder(folder)
 
