@@ -323,7 +323,7 @@ def test_closing_ends_the_child(stored: Path) -> None:
     """Nothing is left behind."""
     outlook = Outlook(stored, clock=SystemClock())
     outlook.begin(us(5100))
-    child = outlook._child
+    child = outlook._child._child
     assert child is not None
     outlook.close()
 

@@ -21,10 +21,10 @@ from tests.store_help import make_store
 from tests.test_exporter import H_US, NOON_US
 from tests.test_sidecar import CONFIG, HEAVY, LISTS_ITS_MODULES, Running, eventually, until, write
 from tests.test_webhook import receiver, run
+from tracker.child import Child
 from tracker.config import Config, parse
 from tracker.core.snapshot import Snapshot
 from tracker.gate import Gate
-from tracker.post.child import Child
 from tracker.post.errands import Errands
 from tracker.store import Outbox, Reader, Store, outbox_state, report_rows
 from tracker.vitals import Vitals

@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tracker.child import Child
 from tracker.core.beside import Beside
 from tracker.gate import Gate
 from tracker.interfaces import Clock
-from tracker.post.child import Child
 from tracker.post.errands import Now
 from tracker.scheduler import RunJobs
 from tracker.vitals import Vitals

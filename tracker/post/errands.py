@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from tracker import daily
+from tracker.child import Child
 from tracker.config import Config, Webhook
 from tracker.core.errors import TrackerError
 from tracker.core.snapshot import Snapshot
 from tracker.gate import Gate
 from tracker.interfaces import Clock
 from tracker.post import retry
-from tracker.post.child import Child
 from tracker.post.events import Event, Told, look
 from tracker.post.shapes import event_json
 from tracker.scheduler import RunJobs

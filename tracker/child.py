@@ -1,6 +1,7 @@
 """One program of ours as a child process, at most one at a time: begun, looked at, ended.
 
-Edge. Nothing here waits, and one that fails at once rests before it is begun again.
+Edge. Nothing here waits, and one that fails at once rests before it is begun again, unless whoever begins
+it has a rhythm of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,15 +20,16 @@ APART_S: Final = 5.0
 """Between two beginnings of the same child."""
 FIRST_REST_S: Final = 30.0
 MOST_REST_S: Final = 1800.0
-_LARGEST: Final = 1 << 16
+_LARGEST: Final = 1 << 20
 
 
 class Child:
     """One program of ours at a time, with a time limit; `begin` and `poll` never wait."""
 
-    def __init__(self, what: str, *, clock: Clock) -> None:
+    def __init__(self, what: str, *, clock: Clock, rests: bool = True) -> None:
         self._what = what
         self._clock = clock
+        self._rests = rests
         self._child: subprocess.Popen[bytes] | None = None
         self._limit_s = 0.0
         self._until_s = 0.0
@@ -35,6 +37,8 @@ class Child:
         self._rests_until_s = float("-inf")
         self.problem = ""
         """Why the last one failed; empty where it did not."""
+        self.said = b""
+        """What the last one that ended by itself said."""
 
     @property
     def busy(self) -> bool:
@@ -46,8 +50,10 @@ class Child:
         """How long it may not begin yet: one that fails at once must not be begun at every turn."""
         return max(0.0, self._rests_until_s - self._clock.monotonic_s())
 
-    def begin(self, arguments: Sequence[str], *, folder: Path, limit_s: float) -> None:
-        """Start it, unless it runs or rests."""
+    def begin(
+        self, arguments: Sequence[str], *, folder: Path, limit_s: float, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Start it, unless it runs or rests; `env` is added to this process's environment."""
         if self._child is not None or self.rests_s > 0:
             return
         self._rest(APART_S)
@@ -58,6 +64,7 @@ class Child:
                 stdout=subprocess.PIPE,  # what is said fits a pipe: it is read once the child is gone
                 stderr=subprocess.STDOUT,
                 cwd=folder,
+                env={**os.environ, **env} if env else None,
                 start_new_session=True,
             )
         except OSError as error:
@@ -79,10 +86,10 @@ class Child:
             self._fails(f"took longer than {self._limit_s:.0f} s and was ended")
             return True
         os.set_blocking(child.stdout.fileno(), False)  # a grandchild may still hold the other end
-        text = b""
+        self.said = b""
         with contextlib.suppress(BlockingIOError):
-            text = child.stdout.read(_LARGEST) or b""
-        last = text.decode("utf-8", "replace").strip().splitlines()[-1:]
+            self.said = child.stdout.read(_LARGEST) or b""
+        last = self.said.decode("utf-8", "replace").strip().splitlines()[-1:]
         said = "".join(c if c.isprintable() else "?" for c in (last[0] if last else "no word")[:300])
         self._forget()
         if status == 0:
@@ -116,7 +123,8 @@ class Child:
         self._rest(min(MOST_REST_S, FIRST_REST_S * 2.0 ** min(self._failed - 1, 10)))
 
     def _rest(self, seconds: float) -> None:
-        self._rests_until_s = self._clock.monotonic_s() + seconds
+        if self._rests:
+            self._rests_until_s = self._clock.monotonic_s() + seconds
 
     def _forget(self) -> None:
         if self._child is not None and self._child.stdout is not None:
