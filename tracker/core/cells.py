@@ -170,13 +170,11 @@ def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[
             timed = bucket.step_time_count
             most = (end - at + _ROUNDING_US) / count
             mean = min(bucket.step_time_sum_us / timed, most) if timed else (end - at) / count
-            now = bucket.tokens
-            if now is None and bucket.samples is not None and frame.sequence_length is not None:
-                now = bucket.samples * frame.sequence_length
+            now = bucket.odometer(frame)
             per_step = bucket.tokens_per_step or bucket.batch
             own = float(now - odometer) if now is not None and odometer is not None else None
             if own is None or own <= 0:
-                size = _tokens_per_step(bucket, entry)
+                size = bucket.tokens_of_a_step(frame)
                 own = None if size is None else float(size * count)
             yield _Row(
                 from_us=at, until_us=end, readings=max(timed, 1), low=step, high=high, mean_us=mean,
@@ -189,16 +187,6 @@ def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[
         end = max(closed.progress_us, at)
         mean = mean if mean is not None else (end - at) / (closed.step - step)
         yield _Row(at, end, 1, step, closed.step, mean, None, per_step, {"checkpoint"}, excludes=False)
-
-
-def _tokens_per_step(bucket: Bucket, entry: Entry) -> int | None:
-    frame = entry.fold.frame
-    if bucket.tokens_per_step is not None:
-        return bucket.tokens_per_step
-    batch = bucket.batch if bucket.batch is not None else frame.batch
-    if batch is not None and frame.sequence_length is not None:
-        return batch * frame.sequence_length
-    return frame.tokens_per_step
 
 
 def _read(

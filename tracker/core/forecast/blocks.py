@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from tracker.core.facts import Facts
+from tracker.core.fold import Frame
 from tracker.core.records import Reading
 from tracker.core.segments import Segment
 
@@ -28,6 +29,21 @@ class Bucket(NamedTuple):
     tokens_per_step: int | None
     step_time_sum_us: int
     step_time_count: int
+
+    def odometer(self, frame: Frame) -> int | None:
+        """Return the tokens so far, by tokens or by samples; None where its lines tell neither."""
+        if self.tokens is None and self.samples is not None and frame.sequence_length is not None:
+            return self.samples * frame.sequence_length
+        return self.tokens
+
+    def tokens_of_a_step(self, frame: Frame) -> int | None:
+        """Return what one of its steps trains, by its own lines, else by what is known of the attempt."""
+        if self.tokens_per_step is not None:
+            return self.tokens_per_step
+        batch = self.batch if self.batch is not None else frame.batch
+        if batch is not None and frame.sequence_length is not None:
+            return batch * frame.sequence_length
+        return frame.tokens_per_step
 
 
 def bucketed(readings: Iterable[Reading], *, width_us: int, until_us: int) -> list[Bucket]:

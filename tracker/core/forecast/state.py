@@ -419,14 +419,12 @@ def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[
             high = min(bucket.step, closed.step)  # lines without a clock: only what is known to be done
             if high <= step:
                 continue
-            now = bucket.tokens
-            if now is None and bucket.samples is not None and frame.sequence_length is not None:
-                now = bucket.samples * frame.sequence_length
+            now = bucket.odometer(frame)
             count = high - step
             if now is not None and odometer is not None and now > odometer:
                 own = float(now - odometer)
             else:
-                own = float(count * (_per_step(bucket, entry) or mean_tokens))
+                own = float(count * (bucket.tokens_of_a_step(frame) or mean_tokens))
             mean = bucket.step_time_sum_us / bucket.step_time_count if bucket.step_time_count else None
             yield _Row(bucket.end_us, step, high, mean, own)
             step = high
@@ -445,16 +443,6 @@ def _doubts(entry: Entry, rows: Sequence[_Row], peak_us: float | None) -> dict[i
         tokens = points[-1].tokens + row.tokens
         points.append(Point(at_us=row.end_us or 0, step=row.high, tokens=tokens))
     return {n - 1: why for n, why in doubtful(points, limits).items()}
-
-
-def _per_step(bucket: Bucket, entry: Entry) -> int | None:
-    frame = entry.fold.frame
-    if bucket.tokens_per_step is not None:
-        return bucket.tokens_per_step
-    batch = bucket.batch if bucket.batch is not None else frame.batch
-    if batch is not None and frame.sequence_length is not None:
-        return batch * frame.sequence_length
-    return frame.tokens_per_step
 
 
 def _buckets(facts: Facts, piece: Piece, width_us: int, until_us: int, work_us: int) -> Sequence[Bucket]:
