@@ -129,7 +129,7 @@ def backfill(
     Examples:
       tracker backfill --config run.toml --url http://localhost:8428
       tracker backfill --config run.toml --url https://prom.example.org/api/v1/write \\
-          --label job=training --label instance=node17:9109 --user ops --password-file prom.password
+          --label job=tracker --label instance=node17:9109 --user ops --password-file prom.password
     """
     from tracker import app
     from tracker.backfill.send import Sender
