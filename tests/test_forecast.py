@@ -24,7 +24,7 @@ from tracker.core.forecast.blocks import bucketed
 from tracker.core.forecast.choices import parse
 from tracker.core.forecast.document import backtest_document, forecast_document, history_document
 from tracker.core.forecast.doubt import Limits, Point, doubtful
-from tracker.core.forecast.history import Truth, fan, judged, thinned
+from tracker.core.forecast.history import Truth, judged, thinned
 from tracker.core.forecast.score import DECILES, Scored, best_factor, score
 from tracker.core.forecast.section import forecast_section
 from tracker.core.forecast.state import State, state_of
@@ -819,15 +819,6 @@ def test_a_forecast_for_another_target_is_not_judged() -> None:
     assert found.score is None
     assert found.kept[0].other_target
     assert found.kept[0].error_us is None
-
-
-def test_the_fan_is_the_range_of_each_forecast() -> None:
-    """In order of time; those without a finish are left out."""
-    kept = [told(facts(steady()), at) for at in (3000, 2000)]
-    points = fan([*kept, Forecast(as_of_us=us(1000), basis="none")])
-
-    assert [p.as_of_us for p in points] == [us(2000), us(3000)]
-    assert all((p.p10_us or 0) < p.p50_us < (p.p90_us or 0) for p in points)
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 5), (3, 5), (100, 5), (7, 1), (7, 0)])

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.hands import Hands
 from tests.mail_server import Box, mail_server, silent_server
 from tests.store_help import make_store
 from tests.test_exporter import H_US, NOON_US
@@ -30,22 +31,6 @@ from tracker.store import Outbox, Reader, Store, outbox_state, report_rows
 from tracker.vitals import Vitals
 
 # -- what it decides --------------------------------------------------------------------------------------
-
-
-class Hands:
-    """A clock that stands until it is set."""
-
-    def __init__(self) -> None:
-        self.us = NOON_US
-
-    def now_us(self) -> int:
-        return self.us
-
-    def monotonic_s(self) -> float:
-        return self.us / 1e6
-
-    def wait(self, seconds: float) -> bool:
-        return False
 
 
 @dataclass
@@ -110,7 +95,7 @@ class World:
         self.store = folder / "tracker.db"
         if not self.store.exists():
             make_store(folder)
-        self.clock, self.gate, self.begun = Hands(), Gate(), []  # type: ignore[var-annotated]
+        self.clock, self.gate, self.begun = Hands(NOON_US), Gate(), []  # type: ignore[var-annotated]
         self.errands = Errands(config_of(folder, text), clock=self.clock, gate=self.gate)
         self.children = {name: Noted(self.clock, self.begun) for name in ("_report", "_mail", "_hooks")}
         for name, child in self.children.items():
@@ -248,7 +233,7 @@ def test_a_finished_run_has_one_more_report_and_then_none(world: World) -> None:
 
 def test_a_child_that_fails_at_once_is_not_begun_at_every_turn(tmp_path: Path) -> None:
     """A store without room, a config that broke: it rests, longer each time, up to half an hour."""
-    clock = Hands()
+    clock = Hands(NOON_US)
     child, rests = Child("it", clock=clock), []
     for _ in range(3):
         child.begin(["no_such_module"], folder=tmp_path, limit_s=60.0)
@@ -265,7 +250,7 @@ def test_a_child_that_fails_at_once_is_not_begun_at_every_turn(tmp_path: Path) -
 
 def test_a_child_that_takes_too_long_is_ended_with_what_it_began(tmp_path: Path) -> None:
     """Its grandchild, too."""
-    clock = Hands()
+    clock = Hands(NOON_US)
     child = Child("it", clock=clock)
     script = tmp_path / "slow.py"
     script.write_text(

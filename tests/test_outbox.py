@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.hands import Hands
 from tests.mail_server import Box, mail_server
 from tests.post_kills import BEGIN_US, DAY_US, HOUR_US, TO, config_in, document
 from tests.store_help import make_store
@@ -36,22 +37,6 @@ from tracker.store.outbox import KEPT_US
 ROOT = Path(__file__).parents[1]
 
 
-class Hands:
-    """A clock that stands until it is set."""
-
-    def __init__(self) -> None:
-        self.us = BEGIN_US
-
-    def now_us(self) -> int:
-        return self.us
-
-    def monotonic_s(self) -> float:
-        return self.us / 1e6
-
-    def wait(self, seconds: float) -> bool:
-        return False
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return make_store(tmp_path)
@@ -65,7 +50,7 @@ def outbox(store: Path) -> Iterator[Outbox]:
 
 @pytest.fixture
 def clock() -> Hands:
-    return Hands()
+    return Hands(BEGIN_US)
 
 
 @pytest.fixture

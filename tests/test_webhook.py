@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.hands import Hands
 from tests.mail_server import Certificates, certificates, silent_server
 from tests.store_help import make_store
 from tests.test_exporter import FULL, H_US, NOON_US, attempt, stop
@@ -355,22 +356,6 @@ def test_a_url_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- out of the outbox ------------------------------------------------------------------------------------
 
 
-class Hands:
-    """A clock that stands until it is set."""
-
-    def __init__(self) -> None:
-        self.us = NOON_US
-
-    def now_us(self) -> int:
-        return self.us
-
-    def monotonic_s(self) -> float:
-        return self.us / 1e6
-
-    def wait(self, seconds: float) -> bool:
-        return False
-
-
 def queue(outbox: Outbox, hook: Webhook, number: int, now_us: int) -> None:
     event = Event(name="restarted", id=f"e{number}", at_us=now_us, text=f"no {number}")
     outbox.queue(
@@ -397,7 +382,7 @@ def state_of(folder: Path) -> Any:
 
 def test_a_crash_loop_is_told_in_few_messages_and_nothing_is_lost(tmp_path: Path, outbox: Outbox) -> None:
     """At most three an hour here: what comes beyond them is told together."""
-    clock = Hands()
+    clock = Hands(NOON_US)
     with receiver() as there:
         hook = a_hook(tmp_path, there.url, most_per_hour=3)
         for number in range(180):  # one a minute, for three hours
@@ -415,7 +400,7 @@ def test_a_crash_loop_is_told_in_few_messages_and_nothing_is_lost(tmp_path: Path
 
 def test_an_outage_delays_and_a_receiver_that_is_back_gets_all(tmp_path: Path, outbox: Outbox) -> None:
     """In one message, and the failures are counted by reason."""
-    clock = Hands()
+    clock = Hands(NOON_US)
     with receiver() as there:
         hook = a_hook(tmp_path, there.url)
         there.answers = [(503, {})] * 3
@@ -437,7 +422,7 @@ def test_an_uncertain_message_is_sent_again_or_held(
     tmp_path: Path, outbox: Outbox, policy: str, dead: int
 ) -> None:
     """As the config says."""
-    clock = Hands()
+    clock = Hands(NOON_US)
     with receiver() as there:
         hook = a_hook(tmp_path, there.url, on_uncertain=policy)
         there.answers = [(0, {})]
@@ -452,7 +437,7 @@ def test_an_uncertain_message_is_sent_again_or_held(
 
 def test_one_receiver_that_is_down_does_not_keep_up_another(tmp_path: Path, outbox: Outbox) -> None:
     """Each has its own channel."""
-    clock = Hands()
+    clock = Hands(NOON_US)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     (tmp_path / "b").mkdir()

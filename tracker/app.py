@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tracker.core.daily import Daily
     from tracker.core.forecast.backtest import Replay
     from tracker.core.forecast.history import History
-    from tracker.core.forecast.value import Forecast
     from tracker.doctor import Finding
     from tracker.forecasting import Asked
     from tracker.gate import Gate
@@ -301,13 +300,6 @@ def daily_now(config: Config, *, as_of_us: int) -> Daily:
     if not stored_version(config.store):
         return reporting.daily_of(Book(config.settings), NoFacts(), as_of_us=as_of_us)
     return reporting.daily_of_store(config, as_of_us=as_of_us)
-
-
-def forecast_history(config: Config, *, until_us: int) -> list[Forecast]:
-    """Return the forecasts that the store keeps, up to a moment."""
-    from tracker import forecasting
-
-    return forecasting.history(config, until_us=until_us) if stored_version(config.store) else []
 
 
 def forecast_judged(config: Config, *, until_us: int) -> History:

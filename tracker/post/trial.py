@@ -28,10 +28,6 @@ Write = Callable[[Path], None]
 """Writes a report's documents, those of a mail too, under a path without an ending."""
 
 
-class NothingToTest(TrackerError):
-    """The config sends nothing."""
-
-
 def rendered(write: Write) -> Rendered:
     """Have a report written, and return it; what could not be made is its problem."""
     with tempfile.TemporaryDirectory(prefix="tracker-report-") as folder:

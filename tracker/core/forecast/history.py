@@ -1,6 +1,6 @@
-"""Forecasts that were kept, one after another: the fan, how the middle moved and why, and how right each was.
+"""Forecasts that were kept, one after another: how the middle moved and why, and how right each was.
 
-Pure; loads nothing but values. `fan` is what a figure draws. A forecast is judged only once the truth is
+Pure; loads nothing but values. A forecast is judged only once the truth is
 known, and only where it was for the tokens that the run really ended with: one made for another target
 was an answer to another question.
 """
@@ -18,16 +18,6 @@ from tracker.core.forecast.value import LEVELS, Forecast, Move, Part
 ROWS_SHOWN: Final = 40
 """Forecasts that a table shows; one is kept every quarter of an hour."""
 _SAME_TARGET: Final = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FanPoint:
-    """The finish as it was forecast at one moment; microseconds since 1970, None where not in sight."""
-
-    as_of_us: int
-    p10_us: int | None
-    p50_us: int
-    p90_us: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +61,6 @@ class History:
     truth: Truth | None
     score: Score | None
     """Of those that were judged; None while none is."""
-
-
-def fan(forecasts: Sequence[Forecast]) -> tuple[FanPoint, ...]:
-    """Return the range of each forecast that has one, in order of time."""
-    points = []
-    for f in sorted(forecasts, key=lambda f: f.as_of_us):
-        q = f.finish_us
-        if q is not None and q.p50 is not None:
-            points.append(
-                FanPoint(
-                    as_of_us=f.as_of_us,
-                    p10_us=None if q.p10 is None else round(q.p10),
-                    p50_us=round(q.p50),
-                    p90_us=None if q.p90 is None else round(q.p90),
-                )
-            )
-    return tuple(points)
 
 
 def thinned(forecasts: Sequence[Forecast], most: int) -> list[Forecast]:
