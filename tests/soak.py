@@ -27,8 +27,9 @@ from tracker.clock import SystemClock
 from tracker.configs import Configs
 from tracker.exporter import Exporter
 from tracker.gate import Gate
-from tracker.member import LOOK_S, Edges
+from tracker.member import LOOK_S
 from tracker.pages import HtmlPages
+from tracker.parts import Edges
 from tracker.serve import Server
 from tracker.sidecar import Sidecar
 

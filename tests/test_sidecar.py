@@ -31,7 +31,8 @@ from tracker.core.records import Reading
 from tracker.core.snapshot import Snapshot
 from tracker.exporter import Exporter
 from tracker.gate import Gate
-from tracker.member import Edges, Outlook, Part, Stopped
+from tracker.member import Stopped
+from tracker.parts import Edges, Outlook, Part
 from tracker.scheduler import Jobs
 from tracker.serve import Request, Server
 from tracker.sidecar import Announcer, Sidecar

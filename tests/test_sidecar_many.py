@@ -34,7 +34,8 @@ from tracker.configs import Clash, Configs, NoConfigs, files_of, where_to_serve
 from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.exporter import Exporter
 from tracker.gate import Gate
-from tracker.member import FORECAST_OF_MANY_S, LOOK_S, RunNow
+from tracker.member import FORECAST_OF_MANY_S, LOOK_S
+from tracker.parts import RunNow
 from tracker.scheduler import RunJobs
 from tracker.sidecar import SLICE_S
 from tracker.store.errors import StoreInUse, StoreNewer

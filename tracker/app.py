@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tracker.gate import Gate
     from tracker.ingest import IngestHealth, Progress
     from tracker.ingest.plan import Detect
-    from tracker.member import Edges
     from tracker.pages import HtmlPages
+    from tracker.parts import Edges
     from tracker.serve import Server
     from tracker.sidecar import Sidecar
     from tracker.trial import Trial
@@ -210,9 +210,9 @@ def _workings(sidecar: Sidecar, server: Server, web: WebConfig | None) -> Workin
 def edges_of(config: Config, *, clock: SystemClock, gate: Gate, pages: HtmlPages) -> Edges:
     """Return what one run of the sidecar needs of the world; a part that goes on beside it is added here."""
     from tracker.beside import Past
-    from tracker.member import Edges
     from tracker.outlook import Outlook
     from tracker.pages import About
+    from tracker.parts import Edges
     from tracker.post.errands import Errands
 
     past, report = Past(config.path, clock=clock, gate=gate), config.report

@@ -15,7 +15,7 @@ from tracker.child import Child
 from tracker.core.beside import Beside
 from tracker.gate import Gate
 from tracker.interfaces import Clock
-from tracker.post.errands import Now
+from tracker.parts import RunNow
 from tracker.scheduler import RunJobs
 from tracker.vitals import Vitals
 
@@ -58,7 +58,7 @@ class Past:
     def attend(self, jobs: RunJobs) -> None:
         """Ask for no time: whoever looks is what wakes it."""
 
-    def turn(self, now: Now) -> None:
+    def turn(self, now: RunNow) -> None:
         """Take what is done, begin what is due; never waits."""
         now_s = self._clock.monotonic_s()
         if self._child.poll():
@@ -83,7 +83,7 @@ class Past:
         if not self._child.busy:
             self._forget()
 
-    def _take(self, now_s: float, now: Now) -> None:
+    def _take(self, now_s: float, now: RunNow) -> None:
         if not self._child.problem and self._folder is not None:
             try:
                 with self._out(self._folder).open("rb") as file:

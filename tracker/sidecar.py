@@ -15,8 +15,9 @@ from tracker.config import Config, Listen
 from tracker.configs import Configs
 from tracker.core.errors import TrackerError
 from tracker.gate import Gate
-from tracker.member import Edges, Member, SidecarClock, Stopped
+from tracker.member import Member, Stopped
 from tracker.notify import notify
+from tracker.parts import Edges, SidecarClock
 from tracker.scheduler import Jobs
 from tracker.serve import Server
 

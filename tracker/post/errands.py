@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tracker import daily
 from tracker.child import Child
@@ -19,6 +19,7 @@ from tracker.core.errors import TrackerError
 from tracker.core.snapshot import Snapshot
 from tracker.gate import Gate
 from tracker.interfaces import Clock
+from tracker.parts import RunNow
 from tracker.post import retry
 from tracker.post.events import Event, Told, look
 from tracker.post.shapes import event_json
@@ -47,25 +48,6 @@ LOOK_S: Final = 600.0
 _DAY_US: Final = 86_400_000_000
 _SECOND_US: Final = 1_000_000
 _log = logging.getLogger(__name__)
-
-
-class Now(Protocol):
-    """What is told of the run at each turn; `member.RunNow` is one."""
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """The last one, with its forecast; None before the first."""
-        ...
-
-    @property
-    def settled(self) -> bool:
-        """Whether all that was there had been read when it was made."""
-        ...
-
-    @property
-    def store_up(self) -> bool:
-        """Whether the store can be used."""
-        ...
 
 
 class Errands:
@@ -106,7 +88,7 @@ class Errands:
         """Let the next turn look at what is due."""
         self._woken = True
 
-    def turn(self, now: Now) -> None:
+    def turn(self, now: RunNow) -> None:
         """Do what can be done without waiting."""
         for child in (self._report, self._mail, self._hooks):
             if child.poll():
