@@ -1,45 +1,37 @@
-"""The web config file of the Prometheus exporters: TLS, logins and headers of the HTTP server.
+"""What a web config file says: TLS, logins and headers, with every fault that can be seen in its text.
 
-Edge: reads the file and the certificates that it names, again whenever one of them changed. One that
-cannot be used leaves what was before, is told in the log, and shows in a metric; at the start it is an
-error. The form is that of `--web.config.file` of the exporters; whatever is taken here, `promtool check
-web-config` takes too.
+Edge: reads the file; certificates are not looked at. The form is that of `--web.config.file` of the
+Prometheus exporters; whatever is taken here, `promtool check web-config` takes too.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
-import socket
-import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tracker.core.errors import TrackerError, nearest, shown
-from tracker.interfaces import Clock
-from tracker.serve import Request, Response
 
 if TYPE_CHECKING:
-    import ssl
-
-    from tracker.logins import Logins
+    pass
 
 LARGEST_FILE: Final = 1 << 20
 MOST_COST: Final = 16
 """A bcrypt hash of a higher cost takes more than four seconds to compare with."""
 _BCRYPT: Final = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
-_VERSIONS: Final = {"TLS12": "TLSv1_2", "TLS13": "TLSv1_3"}
+VERSIONS: Final = {"TLS12": "TLSv1_2", "TLS13": "TLSv1_3"}
+"""Versions of TLS by their names in the file, and by those of the standard library."""
 _OLD: Final = ("TLS10", "TLS11")
-_CLIENT_AUTH: Final = {
+CLIENT_AUTH: Final = {
     "": "CERT_NONE",
     "NoClientCert": "CERT_NONE",
     "VerifyClientCertIfGiven": "CERT_OPTIONAL",
     "RequireAndVerifyClientCert": "CERT_REQUIRED",
 }
+"""Likewise what is asked of clients."""
 _UNVERIFIED: Final = ("RequestClientCert", "RequireClientCert", "RequireAnyClientCert")
 _CIPHERS: Final = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -117,14 +109,6 @@ class WebSettings:
 # -- reading the file -----------------------------------------------------------------------------------
 
 
-def load(path: Path) -> WebSettings:
-    """Read and check a web config file and the certificates it names; raises WebConfigError."""
-    settings = parse(_text_of(path), path)
-    if settings.tls is not None:
-        tls_context(settings.tls, path)
-    return settings
-
-
 def parse(text: str, path: Path) -> WebSettings:
     """Return what a YAML text says, as if it stood in `path`. Certificates are not looked at."""
     import yaml
@@ -149,7 +133,8 @@ def parse(text: str, path: Path) -> WebSettings:
     return WebSettings(tls=tls, users=users, headers=headers)
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the text of the file; raises WebConfigError where there is none."""
     try:
         with path.open("rb") as file:
             body = file.read(LARGEST_FILE + 1)
@@ -217,11 +202,11 @@ def _tls(found: Mapping[str, Any], path: Path, problems: list[str]) -> Tls | Non
             f"tls_server_config.client_auth_type = {shown(auth)}: asks for certificates that nobody "
             "verifies, which keeps nobody out. Take RequireAndVerifyClientCert"
         )
-    elif auth not in _CLIENT_AUTH:
-        known = ", ".join(name for name in _CLIENT_AUTH if name)
+    elif auth not in CLIENT_AUTH:
+        known = ", ".join(name for name in CLIENT_AUTH if name)
         problems.append(f"tls_server_config.client_auth_type = {shown(auth)}: expected one of {known}")
-    verifies = _CLIENT_AUTH.get(auth, "CERT_NONE") != "CERT_NONE"
-    if texts.get("client_ca_file") and not verifies and auth in _CLIENT_AUTH:
+    verifies = CLIENT_AUTH.get(auth, "CERT_NONE") != "CERT_NONE"
+    if texts.get("client_ca_file") and not verifies and auth in CLIENT_AUTH:
         problems.append(
             "tls_server_config.client_ca_file: without client_auth_type no certificate is asked for. Add "
             "client_auth_type: RequireAndVerifyClientCert"
@@ -256,9 +241,9 @@ def _version(text: str | None, key: str, problems: list[str]) -> str:
         return ""
     if text in _OLD:
         problems.append(f"tls_server_config.{key} = {shown(text)}: too old to be safe. Take TLS12 or TLS13")
-    elif text not in _VERSIONS:
+    elif text not in VERSIONS:
         problems.append(f"tls_server_config.{key} = {shown(text)}: expected TLS12 or TLS13")
-    return text if text in _VERSIONS else ""
+    return text if text in VERSIONS else ""
 
 
 def _ciphers(node: Any, problems: list[str]) -> tuple[str, ...]:
@@ -344,220 +329,3 @@ def _is_null(node: Any) -> bool:
 
 def _line(node: Any) -> int:
     return int(node.start_mark.line) + 1
-
-
-# -- certificates ---------------------------------------------------------------------------------------
-
-
-def tls_context(tls: Tls, path: Path) -> ssl.SSLContext:
-    """Return what OpenSSL needs for handshakes; raises WebConfigError where a certificate is unusable."""
-    import ssl
-
-    try:
-        return _context(tls, path)
-    except ssl.SSLError as error:
-        raise WebConfigError(path, [f"tls_server_config: OpenSSL refuses it ({error.reason})"]) from None
-
-
-def _context(tls: Tls, path: Path) -> ssl.SSLContext:
-    import ssl
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = getattr(ssl.TLSVersion, _VERSIONS[tls.min_version])
-    context.maximum_version = getattr(ssl.TLSVersion, _VERSIONS[tls.max_version])
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
-    context.num_tickets = 0  # a connection is one request, and scrapers do not come back to a session
-    if not tls.prefer_server_cipher_suites:
-        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    if tls.cipher_suites:
-        context.set_ciphers(":".join(tls.cipher_suites))
-    context.set_alpn_protocols(["http/1.1"])
-    _load_pair(context, tls, path)
-    if tls.client_ca_file is not None:
-        try:
-            context.load_verify_locations(cafile=tls.client_ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise WebConfigError(path, [f"client_ca_file {_said(tls.client_ca_file, error)}"]) from None
-        context.verify_mode = getattr(ssl, _CLIENT_AUTH[tls.client_auth_type])
-    return context
-
-
-def _load_pair(context: ssl.SSLContext, tls: Tls, path: Path) -> None:
-    import ssl
-
-    def locked() -> str:
-        raise _Locked
-
-    for name, file in (("cert_file", tls.cert_file), ("key_file", tls.key_file)):
-        try:
-            with file.open("rb"):
-                pass
-        except OSError as error:
-            raise WebConfigError(path, [f"{name} {_said(file, error)}"]) from None
-    try:
-        context.load_cert_chain(tls.cert_file, tls.key_file, password=locked)
-    except _Locked:
-        raise WebConfigError(
-            path, [f"key_file {tls.key_file}: is locked by a password. Give one without: openssl pkey"]
-        ) from None
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            said = f"key_file {tls.key_file}: does not belong to {tls.cert_file}"
-        else:
-            said = (
-                f"{tls.cert_file} and {tls.key_file}: not a certificate and its key in PEM ({error.reason})"
-            )
-        raise WebConfigError(path, [said]) from None
-    except OSError as error:
-        raise WebConfigError(path, [_said(tls.cert_file, error)]) from None
-
-
-class _Locked(Exception):
-    """A key needs a password, and nobody is there to give it."""
-
-
-def _said(file: Path, error: OSError) -> str:
-    reason = getattr(error, "reason", None)
-    return f"{file}: {f'not PEM ({reason})' if reason else error.strerror or error}"
-
-
-# -- what the server asks -------------------------------------------------------------------------------
-
-
-class WebConfig:
-    """A web config in use. Its methods are called from many threads at once."""
-
-    def __init__(self, path: Path, *, clock: Clock) -> None:
-        """Load the file; raises WebConfigError."""
-        self._path = path.absolute()
-        self._clock = clock
-        self._loading = threading.Lock()
-        self._counting = threading.Lock()
-        self._failed: Counter[str] = Counter()
-        self.problem = ""
-        """Why what stands in the file now is not what counts; empty where it is."""
-        self.loaded_us = 0
-        """When it was last taken."""
-        self._now: _InUse | None = None
-        self._watched: dict[Path, tuple[int, ...]] = {}
-        """The files that it is made of, as they were when they were last read."""
-        self._read()
-        self.tls: Final = self._in_use.context is not None
-        """Whether connections are encrypted: that never changes without a restart."""
-
-    @property
-    def has_users(self) -> bool:
-        """Whether a name and password are asked for."""
-        return bool(self._in_use.settings.users)
-
-    @property
-    def _in_use(self) -> _InUse:
-        assert self._now is not None
-        return self._now
-
-    def refresh(self) -> None:
-        """Take what changed in the files; what cannot be used leaves what was before. Never raises."""
-        if self._is_unchanged() or not self._loading.acquire(blocking=False):
-            return
-        try:
-            if self._is_unchanged():
-                return
-            self._read()
-        except Exception as error:
-            self.problem = str(error)
-            if not isinstance(error, TrackerError):
-                self.problem = f"internal error, see the log: {type(error).__name__}"
-                _log.exception("the web config could not be read")
-            _log.warning("the web config was not taken, what was before still counts: %s", self.problem)
-        else:
-            self.problem = ""
-            _log.info("the web config was read again: %s", self._path)
-        finally:
-            self._loading.release()
-
-    def _is_unchanged(self) -> bool:
-        return all(_stamp(path) == stamp for path, stamp in self._watched.items())
-
-    def _read(self) -> None:
-        """Read everything, and remember as what files it was read: each is looked at before it is opened."""
-        before = self._now
-        watched = {path: _stamp(path) for path in (self._path, *(before.settings.files if before else ()))}
-        self._watched = watched
-        settings = parse(_text_of(self._path), self._path)
-        watched |= {path: _stamp(path) for path in settings.files}
-        context = tls_context(settings.tls, self._path) if settings.tls is not None else None
-        if before is not None and (context is not None) is not self.tls:
-            change = "TLS is gone from it" if self.tls else "TLS is new in it"
-            raise WebConfigError(self._path, [f"{change}: that takes a restart"])
-        self._take(settings, context)
-        self._watched = {path: watched[path] for path in (self._path, *settings.files)}
-
-    def wrap(self, connection: socket.socket) -> socket.socket:
-        """Return what to speak over: encrypted where there is TLS, with the certificate of now."""
-        self.refresh()
-        context = self._in_use.context
-        if context is None:
-            return connection
-        return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-
-    def admit(self, request: Request) -> Response | None:
-        """Return None for a request that may come in, else what it gets instead."""
-        logins = self._in_use.logins
-        if logins is None:
-            return None
-        verdict = logins.admit(request.headers.get("authorization"), request.address)
-        if not verdict.why:
-            return None
-        with self._counting:
-            self._failed[verdict.why] += 1
-        if verdict.why in {"none", "wrong"}:
-            return Response(
-                status=401,
-                body=b"Name and password, please.\n",
-                headers={"WWW-Authenticate": 'Basic realm="tracker", charset="UTF-8"'},
-            )
-        return Response(
-            status=429 if verdict.why == "limited" else 503,
-            body=b"Too many logins at once: try again later.\n",
-            headers={"Retry-After": str(max(1, round(verdict.retry_s + 0.5)))},
-        )
-
-    @property
-    def logins_failed(self) -> dict[str, int]:
-        """How many requests were not let in, by reason."""
-        with self._counting:
-            return dict(self._failed)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers that every answer gets."""
-        return self._in_use.settings.headers
-
-    def _take(self, settings: WebSettings, context: ssl.SSLContext | None) -> None:
-        before = self._now
-        logins = None
-        if settings.users:
-            from tracker.logins import Logins
-
-            same = before is not None and before.settings.users == settings.users
-            logins = before.logins if same and before is not None else None
-            logins = logins or Logins(settings.users, clock=self._clock)
-        elif before is not None and before.settings.users:
-            _log.warning("%s: there are no users any more: everybody is let in", self._path)
-        self._now = _InUse(settings, context, logins)
-        self.loaded_us = self._clock.now_us()
-
-
-@dataclass(frozen=True, slots=True)
-class _InUse:
-    settings: WebSettings
-    context: ssl.SSLContext | None
-    logins: Logins | None
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        return (-(error.errno or 1),)
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -1,0 +1,9 @@
+"""The web config file of the Prometheus exporters: TLS, logins and headers of the HTTP server."""
+
+from __future__ import annotations
+
+from tracker.webconfig.certificates import load
+from tracker.webconfig.live import WebConfig
+from tracker.webconfig.parse import WebConfigError, WebSettings, parse
+
+__all__ = ["WebConfig", "WebConfigError", "WebSettings", "load", "parse"]
