@@ -60,6 +60,11 @@ class Query:
         return made.format(PromQueryFormat.TABLE) if self.rows else made
 
 
+def quantiles(expr: str) -> tuple[Query, ...]:
+    """Return the queries of a forecast's range, from an expression that ends with the metric's name."""
+    return tuple(Query(expr=f'{expr}{{@, p="0.{n}"}}', legend=f"P{n}0") for n in (1, 5, 9))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Panel:
     """One panel, before it has a place."""

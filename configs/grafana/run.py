@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from parts import BUCKETS, STATES, Board, Mark, Panel, Query, words
+from parts import BUCKETS, STATES, Board, Mark, Panel, Query, quantiles, words
 
 RED_UP: Final = ((None, "red"), (0.9, "yellow"), (1.0, "green"))
 ODDS: Final = ((None, "red"), (0.1, "orange"), (0.5, "yellow"), (0.8, "green"))
@@ -119,9 +119,7 @@ PROGRESS: Final = (
         says="By when training is done, with a probability of 10, 50 and 90 %, as it was forecast at each "
         "moment; the plan's finish, the deadline and the end of the reservation beside it.",
         queries=(
-            Query(expr='1000 * training_forecast_finish_timestamp_seconds{@, p="0.1"}', legend="P10"),
-            Query(expr='1000 * training_forecast_finish_timestamp_seconds{@, p="0.5"}', legend="P50"),
-            Query(expr='1000 * training_forecast_finish_timestamp_seconds{@, p="0.9"}', legend="P90"),
+            *quantiles("1000 * training_forecast_finish_timestamp_seconds"),
             Query(expr="1000 * training_plan_finish_timestamp_seconds{@}", legend="plan"),
             Query(expr="1000 * training_plan_deadline_timestamp_seconds{@}", legend="deadline"),
             Query(
@@ -323,9 +321,7 @@ MONEY: Final = (
         "plan's currency; the plan's figure and the budget.",
         queries=(
             Query(expr="training_cost{@}", legend="so far ({{currency}})"),
-            Query(expr='training_forecast_cost{@, p="0.1"}', legend="P10"),
-            Query(expr='training_forecast_cost{@, p="0.5"}', legend="P50"),
-            Query(expr='training_forecast_cost{@, p="0.9"}', legend="P90"),
+            *quantiles("training_forecast_cost"),
             Query(expr="training_plan_cost{@}", legend="plan"),
             Query(expr="training_plan_budget{@}", legend="budget"),
         ),
@@ -341,9 +337,7 @@ MONEY: Final = (
         says="Allocated so far, and of the whole run at its finish; the plan's figure.",
         queries=(
             Query(expr="sum without (bucket) (training_gpu_seconds{@}) / 3600", legend="so far"),
-            Query(expr='training_forecast_gpu_hours{@, p="0.1"}', legend="P10"),
-            Query(expr='training_forecast_gpu_hours{@, p="0.5"}', legend="P50"),
-            Query(expr='training_forecast_gpu_hours{@, p="0.9"}', legend="P90"),
+            *quantiles("training_forecast_gpu_hours"),
             Query(expr="training_plan_gpu_seconds{@} / 3600", legend="plan"),
         ),
     ),
@@ -359,9 +353,7 @@ MONEY: Final = (
         "is an upper bound.",
         queries=(
             Query(expr="training_energy_joules{@}", legend="so far ({{power_from}})"),
-            Query(expr='training_forecast_energy_joules{@, p="0.1"}', legend="P10"),
-            Query(expr='training_forecast_energy_joules{@, p="0.5"}', legend="P50"),
-            Query(expr='training_forecast_energy_joules{@, p="0.9"}', legend="P90"),
+            *quantiles("training_forecast_energy_joules"),
             Query(expr="training_plan_energy_joules{@}", legend="plan"),
         ),
     ),
