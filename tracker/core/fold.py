@@ -40,14 +40,14 @@ SERIES_LONG: Final = 1800
 HANG_FACTOR: Final = 10
 HANG_LEAST_US: Final = 600 * 1_000_000
 
-_EXCLUDES: Final = int(Flag.STEP_TIME_EXCLUDES)
+EXCLUDES: Final = int(Flag.STEP_TIME_EXCLUDES)
 _INCLUDES: Final = int(Flag.STEP_TIME_INCLUDES)
-_MEAN: Final = _EXCLUDES | _INCLUDES
+_MEAN: Final = EXCLUDES | _INCLUDES
 _EXTRA: Final = int(Flag.EXTRA)
-_WHOLE: Final = int(Flag.WHOLE_SECOND)
+WHOLE: Final = int(Flag.WHOLE_SECOND)
 _ROUNDED: Final = int(Flag.ROUNDED)
-_HARDWARE: Final = int(Flag.REPORTED_HARDWARE)
-_UNUSUAL: Final = int(Flag.EXTRA | Flag.ROUNDED | Flag.NAN | Flag.STEP_TIME_INCLUDES | Flag.STEP_TIME_SAMPLE)
+HARDWARE: Final = int(Flag.REPORTED_HARDWARE)
+UNUSUAL: Final = int(Flag.EXTRA | Flag.ROUNDED | Flag.NAN | Flag.STEP_TIME_INCLUDES | Flag.STEP_TIME_SAMPLE)
 
 Stop = list[Any]
 """A save or evaluation since the last reading: [bucket, start_us, end_us, duration_us, step]."""
@@ -255,8 +255,8 @@ class Fold:
         cut = self.frame.cut
         steps = step - since
         if (
-            flags & _UNUSUAL
-            or not flags & _EXCLUDES
+            flags & UNUSUAL
+            or not flags & EXCLUDES
             or begun is None
             or at_us is None
             or step_time_us is None
@@ -283,7 +283,7 @@ class Fold:
             self.other_us += end - begun - claim
             work = claim
         else:
-            early = stamp + 999_999 if flags & _WHOLE else stamp
+            early = stamp + 999_999 if flags & WHOLE else stamp
             if end > early:
                 end = early if early > begun else begun
             work = end - begun
@@ -307,7 +307,7 @@ class Fold:
         if reported is not None:
             self.reported_sum += reported * work
             self.reported_us += work
-            self.reported_hardware = bool(flags & _HARDWARE)
+            self.reported_hardware = bool(flags & HARDWARE)
         self.sample(end)
         return True
 
@@ -340,7 +340,7 @@ class Fold:
         if stamp < begun - CLOCK_BACK_US:
             self.skew_us += begun + length - stamp
             stamp = begun + length
-        early = stamp + (999_999 if reading.flags & _WHOLE else 0)
+        early = stamp + (999_999 if reading.flags & WHOLE else 0)
         end = stamp if claim is None or begun + length < stamp - LATE_US else min(begun + length, early)
         return begun, max(end, begun)
 
@@ -499,7 +499,7 @@ class Fold:
         if reading.reported_flop_per_s is not None:
             self.reported_sum += reading.reported_flop_per_s * work
             self.reported_us += work
-            self.reported_hardware = bool(reading.flags & _HARDWARE)
+            self.reported_hardware = bool(reading.flags & HARDWARE)
         self.sample(end)
 
     def sample(self, end: int) -> None:

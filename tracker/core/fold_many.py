@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tracker.core.fold import CLOCK_BACK_US, GAPS_KEPT, LATE_US, SERIES_LONG, TYPICAL_KEPT, Fold
-from tracker.core.records import Flag, Reading
+from tracker.core.fold import (
+    CLOCK_BACK_US,
+    EXCLUDES,
+    GAPS_KEPT,
+    HARDWARE,
+    LATE_US,
+    SERIES_LONG,
+    TYPICAL_KEPT,
+    UNUSUAL,
+    WHOLE,
+    Fold,
+)
+from tracker.core.records import Reading
 
 _MINUTE_US: Final = 60_000_000
-_UNUSUAL: Final = int(Flag.EXTRA | Flag.ROUNDED | Flag.NAN | Flag.STEP_TIME_INCLUDES | Flag.STEP_TIME_SAMPLE)
-_EXCLUDES: Final = int(Flag.STEP_TIME_EXCLUDES)
-_WHOLE: Final = int(Flag.WHOLE_SECOND)
-_HARDWARE: Final = int(Flag.REPORTED_HARDWARE)
 _MOST: Final = 1 << 60
 """Numbers beyond it are for the long way, which knows what to do with them."""
 _BY: Final = 512
@@ -57,8 +64,8 @@ def _some(fold: Fold, readings: Sequence[Reading]) -> list[int]:
     for _, at_us, step, step_time_us, samples, tokens, _, _, flags, reported, _ in readings:
         steps = step - since
         if (
-            flags & _UNUSUAL
-            or not flags & _EXCLUDES
+            flags & UNUSUAL
+            or not flags & EXCLUDES
             or at_us is None
             or step_time_us is None
             or steps <= 0
@@ -78,7 +85,7 @@ def _some(fold: Fold, readings: Sequence[Reading]) -> list[int]:
             other += stamp - end
             end, work = stamp, claim
         else:
-            early = stamp + 999_999 if flags & _WHOLE else stamp
+            early = stamp + 999_999 if flags & WHOLE else stamp
             if end > early:
                 end = early if early > begun else begun
             work = end - begun
@@ -99,7 +106,7 @@ def _some(fold: Fold, readings: Sequence[Reading]) -> list[int]:
         if reported is not None:
             fold.reported_sum += reported * work
             fold.reported_us += work
-            fold.reported_hardware = bool(flags & _HARDWARE)
+            fold.reported_hardware = bool(flags & HARDWARE)
     if not gaps:
         return odometers
     taken = readings[: len(gaps)]
