@@ -149,6 +149,7 @@ def run_sidecar(
     stand_back(nice=max(one.nice for one in limits), oom_score_adj=max(one.oom_score_adj for one in limits))
     _allow_handles()
     clock, gate = SystemClock(), Gate()
+    clock.wait_for_signals()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: clock.stop())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import time
 from typing import Final
 
@@ -19,6 +20,9 @@ class SystemClock:
 
     Trap: threading.Event is not safe here. A signal handler that sets the event its own thread is just
     about to wait for can find the event's lock held by that thread, for ever. A pipe has no such lock.
+
+    Trap: the kernel may give a signal to any thread, and Python runs its handler in the main one, when that
+    comes to it: not while it waits here. `wait_for_signals` makes every signal end the wait.
     """
 
     def __init__(self) -> None:
@@ -63,6 +67,10 @@ class SystemClock:
         """End the present `wait` early, or the next one."""
         with contextlib.suppress(BlockingIOError):  # full: a waiter wakes anyway
             os.write(self._write_end, b"!")
+
+    def wait_for_signals(self) -> None:
+        """Let every signal that has a handler end the present `wait`; for the main thread to call."""
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
 
     def close(self) -> None:
         """Give the pipe back."""
