@@ -38,6 +38,7 @@ class Now:
     snapshot: Snapshot | None = None
     settled: bool = True
     store_up: bool = True
+    leaving: bool = False
 
 
 class Noted(Child):
@@ -146,6 +147,67 @@ def test_runs_make_their_reports_one_after_the_other(tmp_path: Path, world: Worl
     world.gate.leave(other)
     assert world.errands.busy  # its turn comes at once
     assert len(world.turn(after_us=5_000_000)) == 1
+
+
+def test_who_waits_for_its_turn_keeps_its_place_and_reads_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of runs may wait at once: none of them looks into its store over and over meanwhile."""
+    looks: list[Path] = []
+
+    class Counted(Reader):
+        def __init__(self, path: Path) -> None:
+            looks.append(path)
+            super().__init__(path)
+
+    monkeypatch.setattr("tracker.post.errands.Reader", Counted)
+    first, later = object(), object()
+    world.gate.enter(first)
+    world.turn()
+    world.gate.enter(later)
+    for _ in range(100):
+        assert world.turn() == []
+    assert len(looks) == 1
+    world.gate.leave(first)
+    assert not world.gate.enter(later)
+    assert len(world.turn()) == 1
+
+
+def test_a_run_whose_config_is_gone_sends_nothing(world: World) -> None:
+    """It is shown for a while; a child could not even read the config. Nobody waits behind it."""
+    other = object()
+    world.gate.enter(other)
+    world.turn()
+    for _ in range(3):
+        assert world.turn(Now(run("down"), leaving=True)) == []
+    world.gate.leave(other)
+    assert world.turn(Now(run("down"), leaving=True), after_us=H_US) == []
+    assert not world.errands.busy
+    assert world.gate.enter(other)
+    with Reader(world.store) as reader:
+        assert reader._all("SELECT count(*) FROM outbox") == [(0,)]
+
+
+def test_a_store_that_breaks_here_is_down_until_it_is_mended(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the run rests this may be the only use of it; said once, counted, and stays said meanwhile."""
+    world.made("2026-01-05")
+    world.turn()
+    assert world.errands.told(Vitals(store_up=True)).store_up
+    whole = world.store.read_bytes()
+    world.store.write_bytes(b"garbage" * 1000)
+    for _ in range(25):
+        world.turn(after_us=60_000_000)
+        told = world.errands.told(Vitals(store_up=True, store_errors=3))
+        assert told.store_up is ("is damaged" not in world.errands.problem)
+    assert told.store_up is False
+    assert told.store_errors > 4
+    assert len(caplog.messages) == 1
+    world.store.write_bytes(whole)
+    world.turn(after_us=60_000_000)
+    assert world.errands.told(Vitals(store_up=True)).store_up
+    assert world.errands.problem == ""
 
 
 def test_a_child_that_died_without_a_word_is_begun_again_after_its_wait(world: World) -> None:

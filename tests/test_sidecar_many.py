@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.exporter import Exporter
 from tracker.gate import Gate
 from tracker.member import FORECAST_OF_MANY_S, LOOK_S
-from tracker.parts import RunNow
+from tracker.parts import Edges, RunNow
 from tracker.scheduler import RunJobs
 from tracker.sidecar import SLICE_S
 from tracker.store.errors import StoreInUse, StoreNewer
@@ -285,6 +286,49 @@ def test_many_runs_are_looked_at_less_often() -> None:
         a_sidecar([a_config(name) for name in names], works, clock=clock).run()
         reads = sum(work.reads for work in works.values()) / number
         assert clock.moment_s / reads == pytest.approx(between_s, rel=0.2)
+
+
+def test_a_run_whose_config_changes_keeps_its_page_meanwhile() -> None:
+    """A scrape in between finds the run as it was, not without its tracker's series."""
+    exporter, clock, seen = Exporter(version="0"), Hands(2), []
+    sidecar = a_sidecar([a_config("a")], {"a": Stub([])}, clock=clock, exporter=exporter)
+    sidecar.run()
+    edges = sidecar._edges
+
+    def looks(config: Config) -> Edges:
+        seen.append(of_run(exporter, "training_step"))
+        return edges(config)
+
+    sidecar._edges = looks
+    sidecar._replace(replace(a_config("a"), poll_s=7.0))
+    assert seen == [{"a": 100.0}]
+    renamed = a_config("b")
+    sidecar._replace(replace(renamed, path=a_config("a").path))
+    assert of_run(exporter, "tracker_ready") == {"b": 0.0}
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_for_a_run_whose_config_is_gone_nothing_is_begun(leaving: bool) -> None:
+    """It is read and shown for its linger time; no forecast is asked for, and its parts know."""
+    Oracle.at_once, Oracle.most, Oracle.begun = set(), 0, []
+    part, work, exporter = Beside(), Stub([]), Exporter(version="0")
+    sidecar = a_sidecar(
+        [a_config("a")], {"a": work}, clock=Hands(8), exporter=exporter,
+        outlooks={"a": Oracle("a")}, parts={"a": (part,)},
+    )  # fmt: skip
+    add = sidecar._add
+
+    def added(config: Config) -> None:
+        add(config)
+        if leaving:
+            sidecar._members[0].leaves_s = 1000.0
+
+    sidecar._add = added  # type: ignore[method-assign]
+    sidecar.run()
+    assert Oracle.begun == ([] if leaving else ["a"])
+    assert {now.leaving for now in part.turns} == {leaving}
+    assert work.reads >= 3
+    assert of_run(exporter, "training_step") == {"a": 100.0}
 
 
 def test_a_clock_that_is_set_moves_nothing_but_the_moment(caplog: pytest.LogCaptureFixture) -> None:
@@ -571,6 +615,65 @@ def test_a_store_that_goes_wrong_under_it_is_told_and_the_rest_goes_on(tmp_path:
         write(tmp_path / "b" / "train.log", range(21, 31))
         until(lambda: step("b") == 30, f"it did not come back: {running.said}")
         assert step("a") == 20
+        assert "Traceback" not in running.said
+    finally:
+        running.process.kill()
+        running.process.wait()
+        running._out.close()
+
+
+def _garbage(store: Path) -> None:
+    store.write_bytes(b"garbage" * 5000)
+
+
+def _replaced(store: Path) -> None:
+    _garbage(store.with_suffix(".new"))
+    store.with_suffix(".new").rename(store)
+
+
+def _newer(store: Path) -> None:
+    with contextlib.closing(sqlite3.connect(store)) as database:
+        database.execute("PRAGMA user_version = 999")
+
+
+BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "well": (lambda store: None, ""),
+    "overwritten": (_garbage, "is damaged or no database"),
+    "replaced": (_replaced, "was deleted, moved or replaced"),
+    "emptied": (lambda store: os.truncate(store, 0), "no store at"),
+    "moved": (lambda store: store.rename(store.with_suffix(".away")), "was deleted, moved or replaced"),
+    "newer": (_newer, "schema version 999"),
+    "closed": (lambda store: store.chmod(0), "cannot be opened"),
+}
+"""What may happen to a store, and what is said of it."""
+
+
+@pytest.mark.slow
+def test_a_store_that_breaks_while_its_run_rests_is_told_at_the_next_look(tmp_path: Path) -> None:
+    """Nothing is read, nothing written, and the page says so all the same; the last numbers stay."""
+    breaks = {name: one for name, one in BREAKS.items() if name != "closed" or os.getuid() != 0}
+    for name in breaks:  # whoever is root is not kept out
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "train.log", range(1, 11))
+        toml(tmp_path / name, "run.toml", name)
+    running = Running(tmp_path, more=("-c", "*/run.toml"))
+
+    def down() -> set[str]:
+        up = of_page(running.get("/metrics")[1], "tracker_store_up")
+        return {run for run in breaks if up.get(run) == 0}
+
+    try:
+        running.until_ready()
+        for name, (do, _) in breaks.items():
+            do(tmp_path / name / "run.db")
+        seen: set[str] = set()
+        until(lambda: seen.update(down()) or seen == set(breaks) - {"well"}, f"not told: {running.said}")
+        steps = of_page(running.get("/metrics")[1], "training_step")
+        assert steps == dict.fromkeys(breaks, 10.0)
+        for name, (_, words) in breaks.items():
+            assert f"{name}: " in running.said or not words
+            assert words in running.said
+        assert running.get("/healthz")[0] == 200
         assert "Traceback" not in running.said
     finally:
         running.process.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tracker.core.records import LARGEST, Event, Kind, Reading, Reject, Schedule
 from tracker.core.segments import Segment
 from tracker.store import Mark, Reader, Store, Writer
 from tracker.store.commit import OTHER_REASON, REASONS_KEPT, REJECTS_KEPT
-from tracker.store.errors import StoreGone
+from tracker.store.errors import StoreCorrupt, StoreGone, StoreMissing, StoreNewer
 
 
 @pytest.fixture
@@ -394,6 +395,41 @@ def test_a_writer_refuses_to_write_into_a_deleted_file(path: Path, writer: Write
 
 
 # -- caches -----------------------------------------------------------------------------------------------
+
+
+def _overwritten(path: Path) -> None:
+    path.write_bytes(b"x" * 8192)
+
+
+def _of_a_newer_version(path: Path) -> None:
+    other = sqlite3.connect(path)
+    other.execute("PRAGMA user_version = 99")
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("breaks", "error"),
+    [
+        pytest.param(Path.unlink, StoreGone, id="gone"),
+        pytest.param(_overwritten, StoreCorrupt, id="overwritten"),
+        pytest.param(lambda path: path.write_bytes(b""), StoreMissing, id="emptied"),
+        pytest.param(_of_a_newer_version, StoreNewer, id="newer"),
+    ],
+)
+def test_a_look_finds_what_became_of_the_file(
+    path: Path, writer: Writer, breaks: Callable[[Path], object], error: type[Exception]
+) -> None:
+    """Each time it is asked, and without anything to write; what we wrote ourselves is no break."""
+    stream = add_stream(writer)
+    for offset in (0, 100):
+        writer.commit([batch(stream, readings=[reading(offset)])])
+        writer.look()
+        writer.checkpoint(truncate=True)
+        writer.look()
+    breaks(path)
+    for _ in range(2):
+        with pytest.raises(error):
+            writer.look()
 
 
 def test_marks_belong_to_one_digest(writer: Writer, reader: Reader) -> None:

@@ -29,6 +29,7 @@ class Now:
     snapshot: Snapshot | None = FULL
     settled: bool = True
     store_up: bool = True
+    leaving: bool = False
     as_of_us: int = FULL.as_of_us
 
 

@@ -66,7 +66,8 @@ class Past:
         if self._child.busy:
             return
         due = now_s >= self._next_s and now_s - self._wanted_s < LOOKED_AT_S
-        if not (due and now.settled and now.store_up and now.snapshot is not None):
+        may = now.settled and now.store_up and not now.leaving
+        if not (due and may and now.snapshot is not None):
             self._gate.leave(self)
         elif self._gate.enter(self):
             self._begin(now_s, now.snapshot.as_of_us)

@@ -109,7 +109,8 @@ class Member:
         self.between_s = 0.0
         """The least time between two looks; the sidecar sets it where runs are many."""
         self.leaves_s: float | None = None
-        """When it goes, because its config is gone; None where it stays."""
+        """When it goes, because its config is gone; None where it stays. Till then it is read and shown, and
+        nothing is begun for it: whatever child would be sent could not read its config."""
         self._publish(Vitals(), ready=False, why="starting")
 
     # -- when ----------------------------------------------------------------------------------------
@@ -237,6 +238,7 @@ class Member:
             snapshot=self._shown,
             settled=self._shown_all,
             store_up=self._store_up,
+            leaving=self.leaves_s is not None,
         )
         for part in self._parts:
             try:
@@ -266,7 +268,7 @@ class Member:
         every_s = max(FORECAST_S, FORECAST_OF_MANY_S * (self.neighbours + 1))
         if self._forecast is None or outlook.problem:
             every_s = _FORECAST_RETRY_S
-        if now_s - self._asked_s < every_s or not self._store_up:
+        if now_s - self._asked_s < every_s or not self._store_up or self.leaves_s is not None:
             self._gate.leave(self)
         elif self._gate.enter(self):
             self._asked_s = now_s
@@ -350,8 +352,8 @@ class Member:
         )
         for part in self._parts:
             vitals = part.told(vitals)
-        own = (self._problem, unforeseen, *(part.problem for part in self._parts))
-        problems = (*(problem for problem in own if problem), *vitals.problems)
+        own = (self._problem, unforeseen, *(part.problem for part in self._parts), *vitals.problems)
+        problems = tuple(dict.fromkeys(problem for problem in own if problem))  # parts may find the same
         self._publish(replace(vitals, problems=problems), ready=ready, why=why)
 
     def _publish(self, vitals: Vitals, *, ready: bool, why: str) -> None:

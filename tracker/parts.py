@@ -113,6 +113,8 @@ class RunNow:
     """Whether every source was read to its end once, and the snapshot made after that."""
     store_up: bool
     """Whether the last use of the store succeeded."""
+    leaving: bool = False
+    """Whether its config is gone: it is shown for a while, and nothing is begun for it any more."""
 
 
 class Part(Protocol):

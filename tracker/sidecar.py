@@ -168,7 +168,6 @@ class Sidecar:
     def _drop(self, member: Member) -> None:
         self._members.remove(member)
         member.close()
-        self._answers.forget(member.run)
         self._count()
 
     def _count(self) -> None:
@@ -208,6 +207,8 @@ class Sidecar:
             return
         for one in same:
             self._drop(one)
+            if one.run != config.settings.run:  # else its last page stands until there is a new one
+                self._answers.forget(one.run)
         _log.info("%s: followed by %s", config.settings.run, config.path)
         self._add(config)
 
@@ -217,6 +218,7 @@ class Sidecar:
         for one in going:
             _log.info("%s: no longer followed", one.run)
             self._drop(one)
+            self._answers.forget(one.run)
         if going:
             self._announce()
 

@@ -84,8 +84,10 @@ class OpenWork:
     def read(self, *, enough: Callable[[], bool] = lambda: False) -> tuple[bool, str]:
         """Read what is new and store it: whether there is more to read now, and why nothing was stored.
 
-        `enough` is asked after each block, and ends the pass.
+        `enough` is asked after each block, and ends the pass. A store that broke is found out even where
+        nothing is to be stored.
         """
+        self._writer.look()
         done = self._intake.poll(enough=enough)
         return done.more, done.problem or ""
 

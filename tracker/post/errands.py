@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -15,7 +16,6 @@ from typing import Any, Final
 from tracker import daily
 from tracker.child import Child
 from tracker.config import Config, Webhook
-from tracker.core.errors import TrackerError
 from tracker.core.snapshot import Snapshot
 from tracker.gate import Gate
 from tracker.interfaces import Clock
@@ -35,6 +35,7 @@ from tracker.store import (
     outbox_state,
     report_rows,
 )
+from tracker.store.errors import StoreError
 from tracker.vitals import ChannelVitals, ReportVitals, Vitals
 
 SEND_LIMIT_S: Final = 300.0
@@ -60,8 +61,8 @@ class Errands:
         self._clock = clock
         self._gate = gate
         self._report = Child("the report", clock=clock)
-        self._mail = Child("sending mail", clock=clock)
-        self._hooks = Child("posting to webhooks", clock=clock)
+        self._mail = Child("sending mail", clock=clock, orphaned=signal.SIGTERM)
+        self._hooks = Child("posting to webhooks", clock=clock, orphaned=signal.SIGTERM)
         self._told: dict[str, Told] | None = None
         self._seen: Snapshot | None = None
         self._woken = True
@@ -70,6 +71,11 @@ class Errands:
         self._looked_s = float("-inf")
         self._rows: list[ReportRow] = []
         self._channels: list[ChannelState] = []
+        self._waits = False
+        """Whether a report is due and awaits its turn among the heavy children."""
+        self._trouble = ""
+        """Why the last use of the store failed; empty where it did not."""
+        self._store_errors = 0
 
     @property
     def busy(self) -> bool:
@@ -95,27 +101,43 @@ class Errands:
                 self._woken = True
                 if child.problem:
                     _log.warning("%s: %s", self._config.settings.run, child.problem)
-        if not self._report.busy:
+        sends = now.store_up and not now.leaving
+        if sends:
+            self._send_out(now)
+        if not (self._report.busy or (sends and self._waits)):
             self._gate.leave(self)
-        if not now.store_up:
-            return
+
+    def _send_out(self, now: RunNow) -> None:
+        """Begin what is due."""
         try:
             if now.settled and now.snapshot is not None and now.snapshot is not self._seen:
                 self._tell(now.snapshot)
-            if self._to_look():
+            if self._to_look() or (self._waits and now.settled and self._gate.enter(self)):
                 self._look(settled=now.settled)
-        except TrackerError as error:
+        except StoreError as error:
             self._next_us = self._clock.now_us() + 10 * _SECOND_US
-            self.problem = str(error)
-        else:
-            self.problem = "; ".join(self._problems())
+            self._waits = False
+            self._store_errors += 1
+            if str(error) != self._trouble:
+                _log.warning("%s: %s", self._config.settings.run, error)
+            self._trouble = str(error)
+        self.problem = "; ".join(self._problems())
 
     def told(self, vitals: Vitals) -> Vitals:
-        """Return what is known of the tracker, with how reports and messages stand."""
-        return replace(vitals, channels=self.channel_vitals(), reports=self.report_vitals())
+        """Return what is known of the tracker, with how reports and messages stand.
+
+        What fails here is a use of the store as good as any: where the run rests it may be the only one.
+        """
+        return replace(
+            vitals,
+            channels=self.channel_vitals(),
+            reports=self.report_vitals(),
+            store_up=vitals.store_up and not self._trouble,
+            store_errors=vitals.store_errors + self._store_errors,
+        )
 
     def _problems(self) -> list[str]:
-        found = [self._report.problem, self._mail.problem, self._hooks.problem]
+        found = [self._trouble, self._report.problem, self._mail.problem, self._hooks.problem]
         found += [f"{c.channel}: {c.problem}" for c in self._channels if c.problem]
         found += [
             f"the {row.kind} report of {row.day} is not made yet: {row.problem}"
@@ -242,7 +264,8 @@ class Errands:
         with Reader(self._config.store) as reader:
             self._rows = report_rows(reader, since_day=_day(now_us - 40 * _DAY_US))
             self._channels = outbox_state(reader, lately_us=now_us - 2 * _DAY_US)
-        self._woken = False
+        self._trouble = ""
+        self._woken = self._waits = False
         self._looked_us, self._looked_s = now_us, self._clock.monotonic_s()
         moments = [now_us + int(LOOK_S * 1e6)]
         moments += self._reports(now_us, settled=settled)
@@ -264,7 +287,7 @@ class Errands:
             elif self._report.rests_s > 0:
                 moments.append(now_us + int(self._report.rests_s * 1e6))
             elif not settled or not self._gate.enter(self):
-                moments.append(now_us + _SECOND_US)
+                self._waits = True
             else:
                 assert self._config.report is not None
                 self._report.begin(

@@ -65,6 +65,7 @@ class Writer:
                 self._connection = open_writable(self.path, journal=self.journal, durable=durable)
                 self._file = _identity(self.path)
                 self._checkpoint()
+                self._seen = _touched(self.path)
         except BaseException:
             self._lock.close()
             raise
@@ -99,6 +100,22 @@ class Writer:
         with self._mutex, self._lock.held(wait_s=self._wait_s), explained(self.path):
             self._require_same_file()
             self._checkpoint(truncate=truncate)
+
+    def look(self) -> None:
+        """Raise what is wrong with the file, even where nothing is to be written: it is gone, replaced,
+        damaged in its first page, of a newer schema, or may no longer be opened.
+
+        Costs some microseconds while nobody touches it. Trap: never `open()` the file for this; closing it
+        would drop the locks that SQLite holds for the whole process.
+        """
+        with self._mutex, explained(self.path):
+            now = _touched(self.path)
+            if now != self._seen:
+                self._require_same_file()
+                require_current(stored_version(self.path), self.path)
+                self._seen = now
+            version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        require_current(version, self.path)
 
     def close(self) -> None:
         """Close the store. Closing the last connection checkpoints, so that happens under the lock too."""
@@ -268,3 +285,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _touched(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when somebody replaces the file, writes it or changes who may."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
