@@ -19,6 +19,7 @@ MOST_COLUMNS: Final = 6
 """A table of more columns is left to the document that goes with the mail."""
 MOST_ROWS: Final = 30
 _INNER: Final = WIDTH - 48
+_PLACE: Final = "<!-- notice -->"
 _C: Final[dict[str, str]] = {name: pair[0] for name, pair in COLOURS.items()}
 _FONT: Final = "font-family:-apple-system,'Segoe UI',Roboto,Arial,sans-serif"
 _TEXT: Final = f"{_FONT};font-size:15px;line-height:1.5;color:{_C['ink']}"
@@ -67,8 +68,14 @@ def _head(page: Page) -> str:
         '<table role="presentation" width="100%" cellpadding="0" cellspacing="0" border="0" '
         f'style="margin:16px 0 4px 0"><tr><td style="border-left:5px solid {colour};padding:4px 0 4px 14px;'
         f'{_FONT};font-size:18px;line-height:1.4;color:{_C["ink"]}">{_sign(page.tone)}'
-        f"{lines(page.verdict)}</td></tr></table>"
+        f"{lines(page.verdict)}</td></tr></table>{_PLACE}"
     )
+
+
+def with_notice(html: str, notice: str) -> str:
+    """Return the HTML of a mail with a sentence about the mail itself under its verdict."""
+    said = f'<p style="{_TEXT};margin:12px 0">{_sign("warning")}{lines(notice)}</p>' if notice else ""
+    return html.replace(_PLACE, said, 1)
 
 
 def _foot(page: Page, link: str) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import email
-import importlib.util
 import json
 from collections.abc import Callable
 from email import policy
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.mail_server import PASSWORD, USER, Box, Certificates, certificates, mail_server, silent_server
+from tests.test_sidecar import write
 from tests.test_webhook import SECRET, receiver
 from tracker import app
 from tracker.cli import root
@@ -21,6 +20,7 @@ from tracker.post.make import NotMade, documents_by_command, mail_of
 
 RUN = '[run]\nname = "llama/13b"\n[serve]\nlisten = "127.0.0.1:0"\n[[source]]\npath = "*.log"\n'
 AS_OF = "2026-01-05T08:00:00Z"
+AT_US = 1_767_600_000_000_000
 
 
 @pytest.fixture
@@ -120,27 +120,56 @@ def test_making_a_report_has_a_time_limit(call: Callable[..., Result], tmp_path:
     config = app.load_config(tmp_path / "run.toml")
 
     with pytest.raises(NotMade, match=r"the report took longer than 0\.05 s and was ended"):
-        documents_by_command(config, 1_767_600_000_000_000, "x", 0.05)
+        documents_by_command(config, AT_US, "x", 0.05)
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children meet a typst that cannot be loaded."""
+    (tmp_path / "broken" / "typst").mkdir(parents=True)
+    (tmp_path / "broken" / "typst" / "__init__.py").write_text(
+        "raise ImportError('no typst here', name='typst')"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
 
 
 @pytest.mark.slow
-def test_without_typst_the_text_goes_out(
-    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the reason in the mail."""
-    (tmp_path / "broken" / "typst").mkdir(parents=True)
-    (tmp_path / "broken" / "typst" / "__init__.py").write_text("raise ImportError('no typst here')")
-    call(mail(25), "ingest")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
+@pytest.mark.usefixtures("broken")
+def test_without_typst_all_goes_out_that_needs_none(call: Callable[..., Result], tmp_path: Path) -> None:
+    """Text, HTML and pictures; and one sentence in both that says what is missing, and why."""
+    write(tmp_path / "train.log", range(1, 101))
+    call("[hardware]\ngpus = 8\n" + mail(25), "ingest")
     config = app.load_config(tmp_path / "run.toml")
-    made = documents_by_command(config, 1_767_600_000_000_000, "x", 120.0)
+    made = documents_by_command(config, AT_US + 1_200_000_000, "x", 120.0)
     body = mail_of(config, made, name="x", to=("a@x.org",), kind="daily", day="2026-01-05", identity="<a@b>",
                    as_of_us=0)  # fmt: skip
+    letter = email.message_from_bytes(body, policy=policy.default)
+    text, html = (letter.get_body((kind,)) for kind in ("plain", "html"))
+    assert text is not None
+    assert html is not None
 
     assert set(made.files) == {"txt", "html"}
-    assert "typst" in made.problem
-    assert b"This report is not whole: " in body
-    assert b"application/pdf" not in body
+    assert made.pictures
+    said = (
+        "The PDF is missing: the PDF could not be made: typst cannot be loaded (no typst here): "
+        "pip install --force-reinstall typst."
+    )
+    assert text.get_content().count(said) == html.get_content().count(said) == 1
+    kinds = [part.get_content_type() for part in letter.walk()]
+    assert kinds.count("image/png") == len(made.pictures)
+    assert "application/pdf" not in kinds
+    assert made.subject
+
+
+@pytest.mark.usefixtures("broken")
+def test_check_tries_typst(call: Callable[..., Result]) -> None:
+    """That it lies there is not enough."""
+    done = call("[report]\n", "check", "--json")
+
+    assert [text for level, text in findings(done, "report") if level == "wrong"] == [
+        "the PDF could not be made: typst cannot be loaded (no typst here): "
+        "pip install --force-reinstall typst. Until then reports and mails go out without it"
+    ]
 
 
 # -- check ------------------------------------------------------------------------------------------------
@@ -180,22 +209,35 @@ def test_check_names_a_mail_server_that_is_not_there(call: Callable[..., Result]
     assert done.exit_code == 1
 
 
-@pytest.mark.parametrize("name", ["typst", "matplotlib"])
-def test_check_says_what_reports_lack(
-    call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(
+    ("prepare", "expected"),
+    [
+        pytest.param(lambda p: p.write_text("x"), "a folder, and {} is no folder. Move {} away", id="a file"),
+        pytest.param(
+            lambda p: p.symlink_to("gone"), "a folder, and {} leads nowhere. Move {} away", id="link"
+        ),
+    ],
+)
+def test_what_cannot_be_the_reports_folder_is_told(
+    call: Callable[..., Result], tmp_path: Path, prepare: Callable[[Path], object], expected: str
 ) -> None:
-    """A clear word before the first report is due."""
-    real = importlib.util.find_spec
+    """In the same words by check and by whoever makes a report: name, value, expected, remedy."""
+    prepare(tmp_path / "out")
+    said = f"report.directory = '{tmp_path}/out': expected {expected}, or name another folder"
+    said = said.replace("{}", f"{tmp_path}/out")
+    done = call('[report]\ndirectory = "out"\n', "check", "--json")
+    made = call('[report]\ndirectory = "out"\n', "report")
 
-    def without(module: str, *more: Any) -> Any:
-        return None if module == name else real(module, *more)
+    assert ("wrong", said) in findings(done, "report")
+    assert (made.exit_code, made.stderr) == (1, f"tracker: {said}\n")
 
-    monkeypatch.setattr("tracker.post.checkup.importlib.util.find_spec", without)
-    done = call("[report]\n", "check", "--json")
 
-    assert ("wrong", True) in [
-        (level, text.startswith(f"{name} is not installed")) for level, text in findings(done, "report")
-    ]
+def test_a_folder_is_made_as_deep_as_it_is_named(call: Callable[..., Result], tmp_path: Path) -> None:
+    """So check finds nothing wrong with one that is not there yet, and makes none."""
+    done = call('[report]\ndirectory = "a/b/out"\n', "check", "--json")
+
+    assert ("ok", f"{tmp_path}/a/b/out can be written") in findings(done, "report")
+    assert not (tmp_path / "a").exists()
 
 
 def test_check_looks_at_webhooks_without_posting(call: Callable[..., Result], tmp_path: Path) -> None:

@@ -189,16 +189,19 @@ def test_a_folder_that_cannot_be_written_does_not_keep_the_mail_up(
     (tmp_path / "out").write_text("a file")
     problem = made(outbox, config, clock)
 
-    assert "out cannot be written" in problem
+    assert problem == (
+        f"report.directory = '{tmp_path}/out': expected a folder, and {tmp_path}/out is no folder. "
+        f"Move {tmp_path}/out away, or name another folder"
+    )
     (row,) = report_rows_of(store)
     assert (row.state, row.files) == ("made", ())
     with Reader(store) as reader:
         body = reader._all("SELECT body FROM letter")[0][0]
-    assert b"This report is not whole" in body
+    assert b"This report is not in its folder: report.directory" in body
     assert config.report is not None
     assert config.report is not None
     silent = replace(config, report=replace(config.report, mail=None))
-    with pytest.raises(TrackerError, match="cannot be written"):
+    with pytest.raises(TrackerError, match="is no folder"):
         made(outbox, silent, clock, day="2026-01-06")
 
 

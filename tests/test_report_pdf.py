@@ -218,7 +218,7 @@ def test_a_child_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -
             "import sys; print('typst is missing', file=sys.stderr); sys.exit(1)",
             "could not be made: typst is",
         ),
-        ("import os; os.kill(os.getpid(), 9)", "its process ended with status -9 and no word"),
+        ("import os; os.kill(os.getpid(), 9)", "its process was ended by SIGKILL and said nothing"),
         ("print('hello')", "what came back is none"),
     ],
     ids=["says why", "killed", "talks nonsense"],
@@ -257,12 +257,12 @@ def test_without_typst_the_message_says_what_to_install(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["typst", "matplotlib"])
 def test_the_doctor_says_what_is_missing_for_a_pdf(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """One clear sentence each, and none where all is there."""
-    assert rendering.lacks() == ""
+    """One clear sentence each, and none where a page came out."""
+    assert rendering.trouble() == ""
     real = rendering.find_spec
     monkeypatch.setattr(rendering, "find_spec", lambda asked: None if asked == name else real(asked))
 
-    assert rendering.lacks().endswith(f"pip install {name}")
+    assert rendering.trouble() == f"the PDF cannot be made: {name} is not installed: pip install {name}"
 
 
 def test_the_doctor_says_that_a_font_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -270,7 +270,29 @@ def test_the_doctor_says_that_a_font_is_missing(monkeypatch: pytest.MonkeyPatch,
         submodule_search_locations = (str(tmp_path),)
 
     monkeypatch.setattr(rendering, "find_spec", lambda asked: Spec())
-    assert "DejaVu Sans is missing" in rendering.lacks()
+    assert "DejaVu Sans is missing" in rendering.trouble()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "raise ImportError('invalid ELF header', name='typst')",
+            "typst cannot be loaded (invalid ELF header): pip install --force-reinstall typst",
+        ),
+        ("import os; os.kill(os.getpid(), 11)", "its process was ended by SIGSEGV and said nothing"),
+        ("", "AttributeError: module 'typst' has no attribute 'compile'"),
+    ],
+    ids=["its binary is broken", "it crashes", "it is another package"],
+)
+def test_a_typst_that_is_there_and_broken_is_found_by_trying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+) -> None:
+    """A page is really made: that it is installed says little."""
+    (tmp_path / "typst.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    assert rendering.trouble() == f"the PDF could not be made: {said}"
 
 
 def test_an_empty_page_is_plain_data() -> None:

@@ -1,13 +1,14 @@
 """One program of ours as a child process, at most one at a time: begun, looked at, ended.
 
 Edge. Nothing here waits, and one that fails at once rests before it is begun again, unless whoever begins
-it has a rhythm of its own.
+it has a rhythm of its own. None outlives us: `leash.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tracker.interfaces import Clock
+from tracker.leash import Leash
 
 APART_S: Final = 5.0
 """Between two beginnings of the same child."""
@@ -26,11 +28,16 @@ _LARGEST: Final = 1 << 20
 class Child:
     """One program of ours at a time, with a time limit; `begin` and `poll` never wait."""
 
-    def __init__(self, what: str, *, clock: Clock, rests: bool = True) -> None:
+    def __init__(
+        self, what: str, *, clock: Clock, rests: bool = True, orphaned: int = signal.SIGKILL
+    ) -> None:
+        """Begin nothing yet; `orphaned` is the signal that the child gets when this process is gone."""
         self._what = what
+        self._orphaned = orphaned
         self._clock = clock
         self._rests = rests
         self._child: subprocess.Popen[bytes] | None = None
+        self._leash: Leash | None = None
         self._limit_s = 0.0
         self._until_s = 0.0
         self._failed = 0
@@ -58,6 +65,7 @@ class Child:
             return
         self._rest(APART_S)
         try:
+            self._leash = Leash(self._orphaned)
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-m", *arguments],
                 stdin=subprocess.DEVNULL,
@@ -66,10 +74,13 @@ class Child:
                 cwd=folder,
                 env={**os.environ, **env} if env else None,
                 start_new_session=True,
+                pass_fds=self._leash.fds,
             )
         except OSError as error:
+            self._forget()
             self._fails(f"could not be started: {error.strerror or error}")
             return
+        self._leash.hold(self._child)
         self._limit_s = limit_s
         self._until_s = self._clock.monotonic_s() + limit_s
 
@@ -129,4 +140,18 @@ class Child:
     def _forget(self) -> None:
         if self._child is not None and self._child.stdout is not None:
             self._child.stdout.close()
-        self._child = None
+        if self._leash is not None:
+            self._leash.let_go()
+        self._child = self._leash = None
+
+
+def ended(status: int) -> str:
+    """Return how a process ended that said nothing.
+
+    >>> ended(-11), ended(1)
+    ('was ended by SIGSEGV', 'ended with status 1')
+    """
+    if status >= 0:
+        return f"ended with status {status}"
+    known = {one.value: one.name for one in signal.Signals}
+    return f"was ended by {known.get(-status, f'signal {-status}')}"

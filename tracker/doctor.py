@@ -291,9 +291,10 @@ def _out(config: Config, clock: Clock) -> Iterator[Finding]:
     from tracker.post import checkup
 
     if config.report is not None:
-        from tracker.rendering import lacks
+        from tracker.rendering import trouble
 
-        missing = lacks()
-        yield Finding("wrong" if missing else "ok", "report", missing or "PDF: typst and its fonts are there")
+        wrong = trouble()
+        said = f"{wrong}. Until then reports and mails go out without it" if wrong else "a PDF can be made"
+        yield Finding("wrong" if wrong else "ok", "report", said)
     for level, about, text in checkup.look(config, clock=clock):
         yield Finding(level, about, text)

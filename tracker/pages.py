@@ -176,7 +176,7 @@ def _latest(run: str, folder: Path | None) -> Path | None:
     """Return the newest PDF that is a report of this run: a file of its own, under the name we give it."""
     if folder is None:
         return None
-    from tracker.post.make import base_name
+    from tracker.post.names import base_name
 
     ours = re.compile(re.escape(base_name(run, "daily", "")) + r"([a-z0-9-]+-)?(\d{4}-\d\d-\d\d)\.pdf")
     found: list[tuple[str, int, str]] = []

@@ -15,11 +15,15 @@ from typing import Final
 
 import msgspec
 
-from reports.page import Page
+from reports.page import Axis, Drawing, Figure, Page, Panel, Section
 from reports.typst_page import Paper, document, figures
+from tracker.child import ended
 from tracker.core.errors import TrackerError
+from tracker.leash import Leash
 
 LIMIT_S: Final = 120.0
+TRIAL_S: Final = 30.0
+"""A trial takes a second; more than this only a machine that is no good for reports."""
 _SAID: Final = 400
 
 
@@ -47,22 +51,48 @@ def pictures(
     return found
 
 
-def lacks() -> str:
-    """Return what is missing for a PDF and what to do, without loading anything; empty where all is there."""
+def trouble(*, limit_s: float = TRIAL_S) -> str:
+    """Return why no PDF can be made and what to do; empty where a page of one figure came out.
+
+    It is really made: a library that lies there may be broken.
+    """
+    missing = _missing()
+    if missing:
+        return missing
+    axis = Axis(low=0.0, high=1.0, ticks=())
+    figure = Figure(name="trial", alt="A trial.", caption="A trial.",
+                    drawing=Drawing(panels=(Panel(x=axis, y=axis),)))  # fmt: skip
+    page = Page(title="Trial", run="trial", as_of_us=0, as_of="now", state="waiting", verdict="A trial.",
+                tone="plain", sections=(Section(name="trial", title="Trial", blocks=(figure,)),))  # fmt: skip
+    try:
+        pdf(page, limit_s=limit_s)
+    except NotRendered as error:
+        return str(error)
+    return ""
+
+
+def _missing() -> str:
+    """Return what is not even installed and what to do, without loading anything."""
     for name in ("typst", "matplotlib"):
         if find_spec(name) is None:
-            return f"{name} is not installed, so there will be text and HTML but no PDF: pip install {name}"
+            return f"the PDF cannot be made: {name} is not installed: pip install {name}"
     found = find_spec("matplotlib")
     places = list(found.submodule_search_locations or ()) if found is not None else []
     fonts = [Path(place) / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf" for place in places]
     if not any(font.is_file() for font in fonts):
         return (
-            "matplotlib's own font DejaVu Sans is missing, so there will be no PDF: install matplotlib anew"
+            "the PDF cannot be made: matplotlib's font DejaVu Sans is missing: "
+            "pip install --force-reinstall matplotlib"
         )
     return ""
 
 
 def _child(request: object, what: str, limit_s: float) -> bytes:
+    with Leash() as leash:
+        return _ask_child(request, what, limit_s, leash)
+
+
+def _ask_child(request: object, what: str, limit_s: float, leash: Leash) -> bytes:
     try:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "tracker.cli.pdf_child"],
@@ -71,9 +101,11 @@ def _child(request: object, what: str, limit_s: float) -> bytes:
             stderr=subprocess.PIPE,
             env={**os.environ, "MPLBACKEND": "svg", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,
+            pass_fds=leash.fds,
         )
     except OSError as error:
         raise NotRendered(f"{what} could not be begun: {error.strerror or error}") from None
+    leash.hold(child)
     try:
         made, said = child.communicate(msgspec.json.encode(request), timeout=limit_s)
     except subprocess.TimeoutExpired:
@@ -87,5 +119,5 @@ def _child(request: object, what: str, limit_s: float) -> bytes:
     if child.returncode == 0:
         return made
     lines = said.decode("utf-8", "replace").strip().splitlines()
-    why = lines[-1][:_SAID] if lines else f"its process ended with status {child.returncode} and no word"
+    why = lines[-1][:_SAID] if lines else f"its process {ended(child.returncode)} and said nothing"
     raise NotRendered(f"{what} could not be made: {why}")

@@ -7,8 +7,7 @@ nothing of it.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -132,23 +131,13 @@ def page_of(made: Daily, config: Config) -> Page:
     return daily_page(made, zone=zone, zone_name=str(zone))
 
 
-def base_name(run: str, day: str) -> str:
-    """Return a name for a report's files that any file system takes, without an ending.
-
-    >>> base_name("llama/13b \N{GRINNING FACE}", "2026-01-05")
-    'llama-13b-2026-01-05'
-    """
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run).strip("-.") or "run"
-    return f"{safe[:80]}-{day}"
-
-
 def write(
     page: Page, base: Path, *, endings: tuple[str, ...] = ENDINGS, paper: Paper = "a4", mail: bool = False
 ) -> Iterator[Path]:
     """Write a page's documents beside each other, each whole or not at all; yield each as it is there.
 
-    `base` is the path without an ending. Raises OSError, and NotRendered for the PDF: text and HTML are
-    there by then.
+    `base` is the path without an ending. Raises OSError, and NotRendered for the PDF and the pictures: all
+    that needs neither is there by then.
     """
     if "txt" in endings:
         from reports.text import text_of
@@ -158,26 +147,38 @@ def write(
         from reports.html_document import document
 
         yield _put(base, "html", document(page).encode("utf-8", "replace"))
+    failed = (yield from _mail(page, base)) if mail else ""
     if "pdf" in endings:
-        from tracker.rendering import pdf
+        from tracker.rendering import NotRendered, pdf
 
-        yield _put(base, "pdf", pdf(page, paper=paper))
-    if mail:
-        yield from _mail(page, base)
+        try:
+            yield _put(base, "pdf", pdf(page, paper=paper))
+        except NotRendered as error:
+            raise NotRendered("; ".join(text for text in (str(error), failed) if text)) from None
+    if failed:
+        raise NotRendered(failed)
 
 
-def _mail(page: Page, base: Path) -> Iterator[Path]:
-    """Write what a mail of the page is made of: its HTML, pictures named in it, and its subject."""
+def _mail(page: Page, base: Path) -> Generator[Path, None, str]:
+    """Write what a mail of the page is made of: its HTML, pictures named in it, and its subject.
+
+    Return why there are no pictures, empty where there are: a figure without one is told in words.
+    """
     from reports.html_mail import mail_html
-    from tracker.rendering import pictures
+    from tracker.rendering import NotRendered, pictures
 
-    found = pictures(page, _MAIL_FIGURES, width_px=_MAIL_WIDTH_PX)
+    found, failed = {}, ""
+    try:
+        found = pictures(page, _MAIL_FIGURES, width_px=_MAIL_WIDTH_PX)
+    except NotRendered as error:
+        failed = str(error)
     for name, body in found.items():
         yield _put(base, f"{name}.png", body)
     body_html = mail_html(page, images={name: name for name in found}, sections=_MAIL_SECTIONS)
     yield _put(base, "mail.html", body_html.encode("utf-8", "replace"))
     subject = f"{page.run}: {page.verdict.partition(';')[0].rstrip('.')}"
     yield _put(base, "mail.json", json.dumps({"subject": subject}).encode())
+    return failed
 
 
 def _put(base: Path, ending: str, body: bytes) -> Path:

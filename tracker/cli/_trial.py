@@ -30,6 +30,7 @@ def mail_it(
     from tracker.clock import SystemClock
     from tracker.core.errors import InvalidValue
     from tracker.post import trial
+    from tracker.post.names import base_name
 
     mails = config.report is not None and config.report.mail is not None
     if send_test and not mails and (to or not config.webhooks):
@@ -54,7 +55,7 @@ def mail_it(
         made = trial.rendered(write)
         if made.problem:
             talk(printable(made.problem))
-        name = reporting.base_name(config.settings.run, day)
+        name = base_name(config.settings.run, "daily", day)
         body = trial.letter(config, made, name=name, day=day, as_of_us=as_of_us, now_us=now_us, to=for_whom)
         if preview is not None:
             place = preview.with_name(f"{preview.name}.eml")

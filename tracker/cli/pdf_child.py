@@ -40,7 +40,12 @@ def main() -> int:
             })
     except ImportError as error:
         name = error.name or "a library"
-        print(f"{name} is missing ({error}): pip install {name.partition('.')[0]}", file=sys.stderr)
+        whole = name.partition(".")[0]
+        if isinstance(error, ModuleNotFoundError):
+            print(f"{name} is missing ({error}): pip install {whole}", file=sys.stderr)
+        else:
+            said = f"{name} cannot be loaded ({_one_line(error)})"
+            print(f"{said}: pip install --force-reinstall {whole}", file=sys.stderr)
         return 1
     except MemoryError:
         print("out of memory", file=sys.stderr)

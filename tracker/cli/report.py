@@ -96,15 +96,17 @@ def report(
 
 def _target(config: Config, out: Path | None, as_of_us: int) -> tuple[Path, tuple[str, ...]]:
     """Return the path without an ending, and what is written there."""
-    from tracker.reporting import ENDINGS, base_name
+    from tracker.post.names import base_name
+    from tracker.reporting import ENDINGS
 
     zone = config.report.zone if config.report is not None else config.zone
     when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=as_of_us)
-    name = base_name(config.settings.run, when.astimezone(zone).date().isoformat())
+    name = base_name(config.settings.run, "daily", when.astimezone(zone).date().isoformat())
     if out is None:
+        from tracker.post.folder import made
+
         folder = config.report.directory if config.report is not None else config.folder / "reports-out"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / name, ENDINGS
+        return made(folder) / name, ENDINGS
     if out.suffix.lower() in _DOCUMENTS and not out.is_dir():
         if not out.parent.is_dir():
             raise click.UsageError(f"--out {out}: there is no folder {out.parent}. Make it first")

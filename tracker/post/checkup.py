@@ -5,8 +5,6 @@ Edge: looks at files, reads the store, and talks to the mail server for some sec
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,10 +16,10 @@ from tracker.config import Config, Mail, Report, Webhook
 from tracker.core.documents import iso
 from tracker.core.errors import TrackerError
 from tracker.interfaces import Clock
+from tracker.post import folder
 from tracker.store import Reader, outbox_state, report_rows, stored_version
 
 TALK_S: Final = 5.0
-_NEEDED: Final = {"typst": "the PDF", "matplotlib": "the figures of PDF and mail"}
 _DAY_US: Final = 86_400_000_000
 
 Said = Iterator[tuple[Literal["ok", "note", "wrong"], str, str]]
@@ -42,35 +40,11 @@ def look(config: Config, *, clock: Clock) -> Said:
 
 
 def _documents(report: Report, clock: Clock) -> Said:
-    folder = report.directory if report.directory.exists() else report.directory.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        yield (
-            "wrong",
-            "report",
-            f"{report.directory} cannot be written. Create it, or change report.directory",
-        )
-    else:
-        yield "ok", "report", f"{report.directory} can be written"
-    missing = {name: what for name, what in _NEEDED.items() if importlib.util.find_spec(name) is None}
-    for name, what in missing.items():
-        yield (
-            "wrong",
-            "report",
-            f"{name} is not installed: {what} cannot be made, the text goes out alone. Install it with pip",
-        )
-    if not missing and not _fonts():
-        yield "wrong", "report", "matplotlib came without its fonts: the PDF cannot be made. Install it anew"
+    wrong = folder.trouble(report.directory)
+    yield "wrong" if wrong else "ok", "report", wrong or f"{report.directory} can be written"
     now_us = clock.now_us()
     for schedule in report.schedules:
         yield "ok", "report", f"{schedule.name}: next due {iso(daily.following(schedule, now_us))}"
-
-
-def _fonts() -> bool:
-    spec = importlib.util.find_spec("matplotlib")
-    if spec is None or spec.origin is None:
-        return False
-    fonts = Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
-    return (fonts / "DejaVuSans.ttf").is_file()
 
 
 def _mail(mail: Mail) -> Said:

@@ -1,7 +1,7 @@
 """One report that is due: documents made by a child, put in the folder, and queued as a mail.
 
 Edge: only a child process runs this. The report and its letter are recorded in one transaction. What fails
-is recorded too: the page and the next report say so. A report that can only be made as text goes out as text.
+is recorded too: the page and the next report say so. What cannot be made is left out, and the mail says so.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from reports.html_mail import with_notice
 from tracker import daily
 from tracker.atomic import replacing
+from tracker.child import ended
 from tracker.config import Config, Report
 from tracker.core.documents import iso
-from tracker.core.errors import TrackerError
+from tracker.core.errors import InvalidValue, TrackerError
 from tracker.interfaces import Clock
-from tracker.post.message import Documents, Envelope, file_name, list_id, message, message_id
+from tracker.leash import Leash
+from tracker.post import folder
+from tracker.post.message import Documents, Envelope, list_id, message, message_id
+from tracker.post.names import base_name
 from tracker.store import Letter, Outbox, ReportRow
 
 ENDINGS: Final = ("pdf", "html", "txt")
@@ -48,6 +53,8 @@ class Rendered:
     pictures: Mapping[str, bytes] = field(default_factory=dict)
     problem: str = ""
     """What could not be made; empty where all was."""
+    unkept: str = ""
+    """Why it is not in its folder; empty where it is."""
 
 
 Render = Callable[[Config, int, str, float], Rendered]
@@ -81,7 +88,7 @@ def make(
         if nowhere and not mails:
             raise NotMade(nowhere)
         problem = "; ".join(text for text in (made.problem, nowhere) if text)
-        made = replace(made, problem=problem)
+        made = replace(made, unkept=nowhere)
         letter = _letter(config, report, schedule, row, name, made) if mails else None
         outbox.made(
             row,
@@ -100,8 +107,8 @@ def make(
 
 def documents_by_command(config: Config, as_of_us: int, name: str, limit_s: float) -> Rendered:
     """Have `tracker report` make the documents; where it fails, at least the text."""
-    with tempfile.TemporaryDirectory(prefix="tracker-report-") as folder:
-        place = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="tracker-report-") as name_of_it:
+        place = Path(name_of_it)
         problem = _report(config, as_of_us, place / f"{name}.pdf", limit_s, mail=True)
         if problem and not (place / f"{name}.txt").exists():
             again = _report(config, as_of_us, place / f"{name}.txt", limit_s, mail=False)
@@ -111,23 +118,23 @@ def documents_by_command(config: Config, as_of_us: int, name: str, limit_s: floa
         return collected(place, name, problem)
 
 
-def collected(folder: Path, name: str, problem: str = "") -> Rendered:
+def collected(place: Path, name: str, problem: str = "") -> Rendered:
     """Return the documents that lie in a folder under a base name."""
     files = {}
     for ending in ENDINGS:
         with contextlib.suppress(FileNotFoundError):
-            files[ending] = (folder / f"{name}.{ending}").read_bytes()
+            files[ending] = (place / f"{name}.{ending}").read_bytes()
     if "txt" not in files:
         raise NotMade(problem or f"{name}.txt is missing: the report was made without its text")
     said: dict[str, str] = {}
     with contextlib.suppress(FileNotFoundError):
-        said = json.loads((folder / f"{name}.mail.json").read_text("utf-8"))
+        said = json.loads((place / f"{name}.mail.json").read_text("utf-8"))
     html = ""
     with contextlib.suppress(FileNotFoundError):
-        html = (folder / f"{name}.mail.html").read_text("utf-8")
+        html = (place / f"{name}.mail.html").read_text("utf-8")
     pictures = {
         path.name.removeprefix(f"{name}.").removesuffix(".png"): path.read_bytes()
-        for path in sorted(folder.glob(f"{name}.*.png"))
+        for path in sorted(place.glob(f"{name}.*.png"))
     }
     return Rendered(
         files=files, subject=said.get("subject", ""), mail_html=html, pictures=pictures, problem=problem
@@ -151,13 +158,13 @@ def mail_of(
     assert report is not None
     assert report.mail is not None
     run = config.settings.run
-    text = made.files["txt"].decode("utf-8", "replace")
-    if made.problem:
-        text = f"{text.rstrip()}\n\nThis report is not whole: {made.problem}\n"
+    text, notice = made.files["txt"].decode("utf-8", "replace"), _notice(made)
+    if notice:
+        text = f"{text.rstrip()}\n\n{notice}\n"
     documents = Documents(
         subject=mark + (made.subject or f"{run}: {kind} report of {day}"),
         text=text,
-        html=made.mail_html,
+        html=with_notice(made.mail_html, notice),
         pictures=made.pictures,
         pdf=made.files.get("pdf", b""),
         file_name=f"{name}.pdf",
@@ -173,14 +180,11 @@ def mail_of(
     return message(documents, envelope)
 
 
-def base_name(run: str, kind: str, day: str) -> str:
-    """Return the name of a report's files, without an ending; `tracker report` calls the daily one the same.
-
-    >>> base_name("a/b", "daily", "2026-01-05"), base_name("a/b", "weekly", "2026-01-05")
-    ('a-b-2026-01-05', 'a-b-weekly-2026-01-05')
-    """
-    between = "" if kind == "daily" else f"{kind}-"
-    return f"{file_name(run)[:80]}-{between}{day}"
+def _notice(made: Rendered) -> str:
+    """Return a sentence for whoever gets a report that is not whole, or that is nowhere else."""
+    about = "This report is not whole" if "pdf" in made.files else "The PDF is missing"
+    told = ((about, made.problem), ("This report is not in its folder", made.unkept))
+    return " ".join(f"{what}: {why.rstrip('.')}." for what, why in told if why)
 
 
 def _letter(
@@ -202,34 +206,39 @@ def _report(config: Config, as_of_us: int, out: Path, limit_s: float, *, mail: b
     """Run `tracker report`; return why it failed, empty where it did not."""
     moment = iso(as_of_us) or ""
     arguments = [*_COMMAND, "--config", str(config.path), "--as-of", moment, "--out", str(out)]
-    child = subprocess.Popen(
-        arguments + (["--mail"] if mail else []),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        cwd=config.folder,
-    )
-    try:
-        _, said = child.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return f"the report took longer than {limit_s:g} s and was ended"
+    with Leash() as leash:
+        child = subprocess.Popen(
+            arguments + (["--mail"] if mail else []),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=config.folder,
+            pass_fds=leash.fds,
+        )
+        leash.hold(child)
+        try:
+            _, said = child.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            return f"the report took longer than {limit_s:g} s and was ended"
     if child.returncode == 0:
         return ""
     lines = said.decode("utf-8", "replace").strip().splitlines()
-    last = lines[-1] if lines else f"it ended with status {child.returncode} and no word"
+    last = lines[-1].removeprefix("tracker: ") if lines else f"it {ended(child.returncode)} and said nothing"
     return "".join(c if c.isprintable() else "?" for c in last[:_SAID])
 
 
 def _deliver(report: Report, name: str, made: Rendered) -> str:
     """Put the documents in the folder, each whole or not at all; return what could not be put there."""
     try:
-        report.directory.mkdir(parents=True, exist_ok=True)
+        place = folder.made(report.directory)
         for ending in ENDINGS:
             if ending in made.files:
-                with replacing(report.directory / f"{name}.{ending}") as file:
+                with replacing(place / f"{name}.{ending}") as file:
                     file.write(made.files[ending])
+    except InvalidValue as error:
+        return str(error)
     except OSError as error:
-        return f"{report.directory} cannot be written ({error.strerror or error})"
+        return folder.refused(report.directory, error)
     return ""

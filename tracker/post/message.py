@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email import policy
@@ -18,14 +17,12 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Final
 
+from tracker.post.names import ascii_of, file_name, run_name
+
 SUBJECT_CHARS: Final = 65
 """Longer ones are folded, and some programs fold them wrongly."""
 _POLICY: Final = policy.SMTP.clone(cte_type="7bit", max_line_length=998)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_SPELT: Final = str.maketrans({
-    "–": "-", "—": "-", "−": "-", "‘": "'", "’": "'", "“": '"', "”": '"', "…": "...", "×": "x",
-    "ß": "ss", "ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "æ": "ae", "ø": "o",
-})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,25 +114,6 @@ def subject(text: str) -> str:
     return plain[: SUBJECT_CHARS - 3].rstrip(" ,;:") + "..."
 
 
-def ascii_of(text: str) -> str:
-    """Return text in ASCII: accents are dropped, what has no likeness is a question mark."""
-    spelt = unicodedata.normalize("NFKD", text.translate(_SPELT))
-    bare = "".join(c for c in spelt if not unicodedata.combining(c) and c not in "\ufe0f\u200d")
-    return "".join(c if " " <= c <= "~" else " " if c.isspace() else "?" for c in bare)
-
-
-def file_name(text: str) -> str:
-    """Return text as a file's name that every system and mail program takes.
-
-    >>> file_name("a/b: c" + chr(34) + ".pdf"), file_name("../x")
-    ('a-b-c.pdf', 'x')
-    """
-    plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in ascii_of(text))
-    while "--" in plain or "-." in plain:
-        plain = plain.replace("--", "-").replace("-.", ".")
-    return plain.strip("-.")[-100:] or "report"
-
-
 def message_id(parts: Sequence[str], *, sender: str) -> str:
     """Return the Message-ID of a letter: what it is about decides it, so a second try has the same.
 
@@ -154,7 +132,7 @@ def list_id(run: str, kind: str, *, sender: str) -> str:
     '<daily.a-b.example.org>'
     """
     host = bare(sender).rpartition("@")[2]
-    return f"<{file_name(kind)}.{file_name(run).strip('.')[:60]}.{host}>".lower()
+    return f"<{file_name(kind)}.{run_name(run).strip('.')[-60:]}.{host}>".lower()
 
 
 def bare(address: str) -> str:
