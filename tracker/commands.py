@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tracker.leash import Leash
+
 OUTPUT_BYTES: Final = 256 << 20
 """More than this is no answer: a year of sacct rows for 100,000 jobs is a tenth of it."""
 _TOLD_BYTES: Final = 2_000
@@ -106,14 +108,21 @@ class _Run:
         with self._mutex:
             if self._ended:
                 return Answer(problem="was ended")
-            process = subprocess.Popen(
-                self._words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                bufsize=0,
-            )
+            leash = Leash()
+            try:
+                process = subprocess.Popen(
+                    self._words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                    bufsize=0,
+                    pass_fds=leash.fds,
+                )
+            except BaseException:
+                leash.let_go()
+                raise
+            leash.hold(process)
             self._process = process
         assert process.stdout is not None
         assert process.stderr is not None
@@ -136,6 +145,7 @@ class _Run:
             told.join()
             process.stdout.close()
             process.stderr.close()
+            leash.let_go()
         if size > self._limit_bytes:
             return Answer(problem=f"printed more than {self._limit_bytes:,} bytes and was ended")
         if self._late:

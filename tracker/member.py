@@ -170,13 +170,13 @@ class Member:
             _log.warning("%s: %s", self.run, error)
 
     def close(self) -> None:
-        """End what is under way, and give everything back."""
-        self._jobs.stop()
+        """End what is under way, and give everything back; what fails at that is said, and stops no other."""
+        self._ending(self._jobs.stop)
         if self._outlook is not None:
-            self._outlook.close()
+            self._ending(self._outlook.close)
         for part in self._parts:
-            part.close()
-        self._gate.leave(self)
+            self._ending(part.close)
+        self._ending(lambda: self._gate.leave(self))
         self._close_work()
 
     def _guarded(self, work: Callable[[], float | None]) -> float | None:
@@ -375,12 +375,17 @@ class Member:
 
     def _close_work(self) -> None:
         work, self._work = self._work, None
-        if work is None:
-            return
+        if work is not None:
+            self._ending(work.close)
+
+    def _ending(self, close: Callable[[], None]) -> None:
+        """Close one thing; whatever is wrong with it."""
         try:
-            work.close()
+            close()
         except TrackerError as error:
             _log.warning("%s: %s", self.run, error)
+        except Exception:
+            _log.exception("%s: something was not closed well", self.run)
 
 
 class _Stoppable:

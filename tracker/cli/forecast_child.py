@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Final
 
 MEMORY_BYTES: Final = 1 << 30
 """Address space that it may take; it holds some 80 MB."""
+LIMIT_S: Final = 300
+"""It ends by itself after that, should nobody be left to end it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -36,7 +39,8 @@ def main(arguments: list[str]) -> int:
 
 
 def bound() -> None:
-    """Never take more memory, or more of the processor, than a forecast should."""
+    """Never take more memory, or more of the processor, than a forecast should, and end some day."""
+    signal.alarm(LIMIT_S)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))

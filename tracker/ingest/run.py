@@ -257,8 +257,10 @@ class Ingest:
 
     def close(self) -> None:
         """Let go of files and commands. What was read is stored already."""
-        self._documents.close()
-        self._logs.close()
+        try:
+            self._documents.close()
+        finally:
+            self._logs.close()
 
 
 __all__ = ["Ingest", "Progress", "StoreError"]

@@ -275,8 +275,10 @@ class Writer:
 def _close(connection: sqlite3.Connection, lock: WriteLock) -> None:
     with contextlib.suppress(StoreError, OSError):
         lock.acquire()
-    connection.close()
-    lock.close()
+    try:
+        connection.close()
+    finally:
+        lock.close()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
