@@ -20,7 +20,7 @@ def test_weeks_pass_and_nothing_piles_up(tmp_path: Path) -> None:
 
     assert (run.steps.net, len(run.attempts)) == (world.steps, world.attempt)
     early, late = seen[0], seen[-1]
-    assert late.handles == early.handles
-    assert late.children == 0
+    assert late.handles <= early.handles
+    assert late.children <= early.children, "those of other tests in this process, and no more"
     assert late.wal_mb < 4.2  # SQLite's own limit of a thousand pages
     assert late.store_mb < 1.0
