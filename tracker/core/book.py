@@ -29,7 +29,7 @@ _LONG_QUIET_US: Final = 24 * 3600 * 1_000_000
 MARK_EVERY: Final = 32_768
 SEAL_FROM: Final = 500
 """Readings; a shorter attempt is folded again faster than it is looked up."""
-FOLD_VERSION: Final = 4
+FOLD_VERSION: Final = 5
 """Raised when the same records fold into other numbers or are written another way: older marks are
 ignored."""
 
@@ -404,6 +404,7 @@ def _entry_warnings(number: int, entry: Entry) -> list[str]:
             f"attempt {number}: its log has no end line and no scheduler row tells of its end, so "
             f"{quiet / 3.6e9:,.0f} h of silence are counted: add the scheduler as a source, or set run.until"
         )
-    if entry.fold.skew_us:
-        warnings.append(f"attempt {number}: the log's clock was set back by {entry.fold.skew_us / 1e6:.0f} s")
+    for back_us, since in ((entry.fold.skew_us, ""), (entry.fold.righted_us, ", and was right again later")):
+        if back_us:
+            warnings.append(f"attempt {number}: the log's clock was set back by {back_us / 1e6:.0f} s{since}")
     return warnings

@@ -12,6 +12,10 @@ itself where the steps fall short: the gap then holds something else). A contigu
 stretch then keeps its whole length, whatever the rounding of single stamps; only true shortfalls are
 clipped. What a window's gap holds beyond its printed duration belongs to the saves and evaluations seen
 in it, and what they do not explain is `other`.
+
+A clock that is set back. What its stamps lack is added to them from then on: nothing but the step time
+tells how long that window was. A later stamp that needs no addition, because it lies at or beyond the
+window's end as it is, says that the clock is right again: else its way back would be time unexplained.
 """
 
 from __future__ import annotations
@@ -106,6 +110,8 @@ class Fold:
     readings: int = 0
     skew_us: int = 0
     """Added to stamps since the clock was set back."""
+    righted_us: int = 0
+    """What was added to earlier stamps, until the clock was right again."""
     base_step: int = 0
     base_extra_us: int = 0
     stops: list[Stop] = field(default_factory=list)
@@ -221,9 +227,12 @@ class Fold:
             return True
         claim = self._claim(reading, steps)
         known = sum(min(k, _FAR) for k in map(stop_length_us, self.stops) if k is not None)
-        start, end = self._place(reading, steps, claim, known)
+        start, end, skew = self._place(reading, steps, claim, known)
         if until_us is not None and end > until_us and (reading.at_us is None or reading.at_us > until_us):
             return False
+        if skew < self.skew_us:
+            self.righted_us += self.skew_us
+        self.skew_us = skew
         if self.first_us is None:
             self.first_us = start
         else:
@@ -278,6 +287,8 @@ class Fold:
             return False
         claim = step_time_us * steps
         end = begun + claim
+        if self.skew_us and at_us >= end - (999_999 if flags & WHOLE else LATE_US):
+            return False
         if end < stamp - LATE_US:
             end = stamp
             self.other_us += end - begun - claim
@@ -318,8 +329,8 @@ class Fold:
         claim = reading.step_time_us * (reading.step - self.base_step) - self.base_extra_us
         return claim if claim > 0 else reading.step_time_us * steps
 
-    def _place(self, reading: Reading, steps: int, claim: int | None, known: int) -> tuple[int, int]:
-        """Return the moments at which the window begins and ends."""
+    def _place(self, reading: Reading, steps: int, claim: int | None, known: int) -> tuple[int, int, int]:
+        """Return the moments at which the window begins and ends, and what stamps lack from then on."""
         length = claim
         if length is None:
             step_us = reading.step_time_us or (median_low(self.typical) if self.typical else 0)
@@ -330,19 +341,23 @@ class Fold:
         if reading.at_us is None:
             if begun is None:
                 begun = max(self.frame.start_us, self.sign_us or self.frame.start_us)
-            return begun, begun + length
-        stamp = reading.at_us + self.skew_us
+            return begun, begun + length, self.skew_us
+        skew = self.skew_us
+        whole = bool(reading.flags & WHOLE)
+        if skew and begun is not None and reading.at_us >= begun + length - (999_999 if whole else LATE_US):
+            skew = 0
+        stamp = reading.at_us + skew
         if begun is None:
             begun = max(self.frame.start_us, stamp - length)
             if claim is None and self.sign_us is not None:
                 begun = max(begun, min(self.sign_us, stamp)) if length else min(self.sign_us, stamp)
-            return min(begun, max(stamp, self.frame.start_us)), max(stamp, self.frame.start_us)
+            return min(begun, max(stamp, self.frame.start_us)), max(stamp, self.frame.start_us), skew
         if stamp < begun - CLOCK_BACK_US:
-            self.skew_us += begun + length - stamp
+            skew += begun + length - stamp
             stamp = begun + length
-        early = stamp + (999_999 if reading.flags & WHOLE else 0)
+        early = stamp + (999_999 if whole else 0)
         end = stamp if claim is None or begun + length < stamp - LATE_US else min(begun + length, early)
-        return begun, max(end, begun)
+        return begun, max(end, begun), skew
 
     def _divide(self, gap: int, steps: int, claim: int | None, flags: int) -> int:
         """Give the gap to saves, evaluations and `other`; return what is left for the steps."""

@@ -81,6 +81,8 @@ def _some(fold: Fold, readings: Sequence[Reading]) -> list[int]:
             break
         claim = step_time_us * steps
         end = begun + claim
+        if skew and at_us >= end - (999_999 if flags & WHOLE else LATE_US):
+            break  # the clock is right again
         if end < stamp - LATE_US:
             other += stamp - end
             end, work = stamp, claim
