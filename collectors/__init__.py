@@ -1,97 +1,59 @@
 """One module for each format; this file holds the one list of them, and tells which one a file is for.
 
-Pure. `BUILTIN` is the registry: a collector that is not in it does not exist.
+Pure. `NAMES` is the registry: a collector that is not in it does not exist. Each is
+loaded when it is asked for: all of them take a third of a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from collectors import (
-    automodel,
-    colossalai,
-    composer,
-    csv,
-    deepspeed,
-    events,
-    gpt_neox,
-    huggingface,
-    internevo,
-    jsonl,
-    kernel,
-    kubernetes,
-    kubernetes_watch,
-    levanter,
-    lightning,
-    lightning_csv,
-    lingua,
-    litgpt,
-    llmc,
-    maxtext,
-    megatron,
-    megatron_bridge,
-    megatron_deepspeed,
-    metaseq,
-    mllog,
-    modded_nanogpt,
-    nanogpt,
-    nanotron,
-    nemo,
-    olmo,
-    olmo_core,
-    pattern,
-    slurm,
-    tensorboard,
-    torchtitan,
-    torchtune,
-    trainer_log,
-    trainer_state,
-)
 from tracker.core.errors import InvalidValue, nearest
 from tracker.interfaces import Collector, Evidence
 
-BUILTIN: Final[tuple[Collector, ...]] = (
-    automodel.COLLECTOR,
-    colossalai.COLLECTOR,
-    composer.COLLECTOR,
-    csv.COLLECTOR,
-    deepspeed.COLLECTOR,
-    events.COLLECTOR,
-    gpt_neox.COLLECTOR,
-    huggingface.COLLECTOR,
-    internevo.COLLECTOR,
-    jsonl.COLLECTOR,
-    kernel.COLLECTOR,
-    kubernetes.COLLECTOR,
-    kubernetes_watch.COLLECTOR,
-    levanter.COLLECTOR,
-    lightning.COLLECTOR,
-    lightning_csv.COLLECTOR,
-    lingua.COLLECTOR,
-    litgpt.COLLECTOR,
-    llmc.COLLECTOR,
-    maxtext.COLLECTOR,
-    megatron.COLLECTOR,
-    megatron_bridge.COLLECTOR,
-    megatron_deepspeed.COLLECTOR,
-    metaseq.COLLECTOR,
-    mllog.COLLECTOR,
-    modded_nanogpt.COLLECTOR,
-    nanogpt.COLLECTOR,
-    nanotron.COLLECTOR,
-    nemo.COLLECTOR,
-    olmo.COLLECTOR,
-    olmo_core.COLLECTOR,
-    pattern.COLLECTOR,
-    slurm.COLLECTOR,
-    tensorboard.COLLECTOR,
-    torchtitan.COLLECTOR,
-    torchtune.COLLECTOR,
-    trainer_log.COLLECTOR,
-    trainer_state.COLLECTOR,
-)
+NAMES: Final = (
+    "automodel", "colossalai", "composer", "csv", "deepspeed", "events", "gpt_neox", "huggingface",
+    "internevo", "jsonl", "kernel", "kubernetes", "kubernetes_watch", "levanter", "lightning",
+    "lightning_csv", "lingua", "litgpt", "llmc", "maxtext", "megatron", "megatron_bridge",
+    "megatron_deepspeed", "metaseq", "mllog", "modded_nanogpt", "nanogpt", "nanotron", "nemo", "olmo",
+    "olmo_core", "pattern", "slurm", "tensorboard", "torchtitan", "torchtune", "trainer_log", "trainer_state",
+)  # fmt: skip
+"""The registry: the collector of a name is `COLLECTOR` of the module of that name."""
+
+
+class _Known(Mapping[str, Collector]):
+    """Every collector by name, each loaded when it is first looked at."""
+
+    def __getitem__(self, name: str) -> Collector:
+        if name not in NAMES:
+            raise KeyError(name)
+        found: Collector = importlib.import_module(f"{__name__}.{name}").COLLECTOR
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+KNOWN: Final[Mapping[str, Collector]] = _Known()
+
+BUILTIN: tuple[Collector, ...]
+"""All of them, loaded when somebody asks for this name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "BUILTIN":
+        return tuple(KNOWN.values())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 HEAD_BYTES: Final = 256 * 1024
 """How much of a file `detect` wants to see."""
@@ -134,19 +96,21 @@ class Detection:
         return f"{self.claims[0].collector.name}: {self.claims[0].evidence.text}"
 
 
-def detect(head: bytes, collectors: Iterable[Collector] = BUILTIN) -> Detection:
+def detect(head: bytes, collectors: Iterable[Collector] | None = None) -> Detection:
     """Return who reads a file, given its first bytes (decompressed)."""
     head = head[:HEAD_BYTES]
     claims = [
-        Claim(collector=one, evidence=found) for one in collectors if (found := one.detect(head)) is not None
+        Claim(collector=one, evidence=found)
+        for one in (KNOWN.values() if collectors is None else collectors)
+        if (found := one.detect(head)) is not None
     ]
     claims.sort(key=lambda claim: (-claim.evidence.score, claim.collector.name))
     return Detection(claims=tuple(claims))
 
 
-def named(name: str, collectors: Iterable[Collector] = BUILTIN) -> Collector:
+def named(name: str, collectors: Iterable[Collector] | None = None) -> Collector:
     """Return the collector of that name; InvalidValue names the nearest where there is none."""
-    known = {one.name: one for one in collectors}
+    known = KNOWN if collectors is None else {one.name: one for one in collectors}
     if name in known:
         return known[name]
     raise InvalidValue(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,12 +46,11 @@ if TYPE_CHECKING:
     from tracker.workings import Workings
 
 
-@cache
 def collectors() -> Mapping[str, Collector]:
-    """Return every collector by name. Loading them takes a moment, so only who needs them asks."""
-    from collectors import BUILTIN
+    """Return every collector by name, each loaded when it is asked for: all of them take a moment."""
+    from collectors import KNOWN
 
-    return {collector.name: collector for collector in BUILTIN}
+    return KNOWN
 
 
 def load_config(path: Path) -> Config:
