@@ -12,7 +12,7 @@ from typing import Final
 from reports.daily_axes import time_axis
 from reports.daily_words import Dates, cause, minus, share_of
 from reports.numbers import hours
-from reports.page import Axis, Bar, Drawing, Figure, Key, Mark, Panel, Role, Tick
+from reports.page import MOST_HINTS, Axis, Bar, Drawing, Figure, Key, Mark, Panel, Role, Tick
 from tracker.core.daily import DAY_US, Daily
 from tracker.core.ledger import BUCKETS
 from tracker.core.snapshot import Snapshot
@@ -156,14 +156,13 @@ def attempts_figure(daily: Daily, when: Dates) -> Figure | None:
     start, row_us, rows = _rows(pieces[0].start_us, max(p.end_us for p in pieces), when)
     bars: list[Bar] = []
     for piece in pieces:
-        for n in range(rows):
-            x0 = max(piece.start_us, start + n * row_us)
-            x1 = min(piece.end_us, start + (n + 1) * row_us)
-            if x1 > x0:
-                bars.append(
-                    _piece(x0 - start - n * row_us, x1 - start - n * row_us, n, piece.what, piece.attempt)
-                )
+        first, last = (piece.start_us - start) // row_us, (piece.end_us - 1 - start) // row_us
+        for n in range(max(0, first), min(rows - 1, last) + 1):
+            begun = start + n * row_us
+            x0, x1 = max(piece.start_us - begun, 0), min(piece.end_us - begun, row_us)
+            bars.append(_piece(x0, x1, n, piece.what, piece.attempt))
     marks, used = [], set()
+    hinted = len(s.interruptions) <= MOST_HINTS
     for stop in s.interruptions:
         role, _ = cause_class(stop.kind, stop.cause)
         used.add(role)
@@ -174,7 +173,7 @@ def attempts_figure(daily: Daily, when: Dates) -> Figure | None:
                 y=float(n),
                 role=role,
                 shape="tick",
-                hint=f"{when.time(stop.at_us)}: {cause(stop.cause)}",
+                hint=f"{when.time(stop.at_us)}: {cause(stop.cause)}" if hinted else "",
             )
         )
     whats = {piece.what for piece in pieces}
@@ -210,14 +209,8 @@ def attempts_figure(daily: Daily, when: Dates) -> Figure | None:
 
 def _piece(x0: int, x1: int, row: int, what: str, attempt: int) -> Bar:
     tall = 0.34 if what in ("productive", "lost") else 0.2
-    return Bar(
-        x0=float(x0),
-        x1=float(x1),
-        y0=row - tall,
-        y1=row + tall,
-        role=_ROLES[what],
-        hint=f"attempt {attempt}: {BUCKET_WORDS[what]}",
-    )
+    hint = f"attempt {attempt}: {BUCKET_WORDS[what]}"
+    return Bar(float(x0), float(x1), row - tall, row + tall, _ROLES[what], "", hint)
 
 
 def cause_class(kind: str, name: str) -> tuple[Role, str]:

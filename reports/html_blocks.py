@@ -8,6 +8,7 @@ a table of 500 rows is half as long.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -18,6 +19,8 @@ from reports.tables import Table
 
 SIGNS: Final = {"good": ("✓", "Good"), "warning": ("!", "Warning"), "problem": ("✕", "Problem")}
 """What stands beside a colour, for those who do not see it, and the word for those who hear the page."""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 ,.:%~+_/()-]{0,200}").fullmatch
+"""Most cells of most tables: nothing to escape, nothing to clean."""
 
 
 def text(value: str) -> str:
@@ -26,7 +29,7 @@ def text(value: str) -> str:
     >>> text("<b>" + chr(0x202E) + "x")
     '&lt;b&gt;?x'
     """
-    return html.escape(clean(value), quote=True)
+    return value if _PLAIN(value) else html.escape(clean(value), quote=True)
 
 
 def sign(tone: str) -> str:

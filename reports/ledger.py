@@ -32,16 +32,21 @@ _SHORT: Final = {
 _BAR: Final = 30
 
 
-def attempts_table(snapshot: Snapshot) -> Table:
-    """Return one row an attempt; columns of buckets that are empty throughout are left out."""
+def attempts_table(snapshot: Snapshot, *, latest: int | None = None) -> Table:
+    """Return one row an attempt; columns of buckets that are empty throughout are left out.
+
+    With `latest`, rows of that many attempts, in their order; the last row is of the whole run all the same.
+    """
     gpu_us, lines = snapshot.gpu_us, snapshot.attempts
+    listed = lines if latest is None else lines[max(0, len(lines) - latest) :]
     shown = [
         name for name in BUCKETS if name == "productive" or (gpu_us is not None and gpu_us.get(name, 0) > 0)
     ]
     money = costs(snapshot)
     priced = money is not None and money.total is not None
     paid = money.attempts if priced and money is not None else ()
-    years = {moment(line.start_us)[:4] for line in lines}
+    starts = [line.start_us for line in lines]
+    years = {moment(at_us)[:4] for at_us in (min(starts), max(starts))} if starts else set()
     when = "UTC" if len(years) != 1 else f"UTC, {years.pop()}"
     headings = [
         ">#",
@@ -67,7 +72,7 @@ def attempts_table(snapshot: Snapshot) -> Table:
                 with_year="," not in when,
                 paid=[count(paid[line.number - 1])] if priced else [],
             )
-            for line in lines
+            for line in listed
         ],
         foot=[
             *foot,

@@ -45,15 +45,11 @@ def attempts(snapshot: Snapshot) -> str:
     """Return the ledger by attempt, the latest first."""
     if not snapshot.attempts:
         return "<p>No attempt was seen yet.</p>"
-    made = attempts_table(snapshot)
-    rows = list(reversed(made.rows))
-    notes = list(made.notes)
-    if len(rows) > MOST_ATTEMPTS:
-        notes.append(
-            f"The latest {MOST_ATTEMPTS} of {count(len(rows))} attempts; `tracker ledger` shows all."
-        )
-        rows = rows[:MOST_ATTEMPTS]
-    return table(replace(made, rows=rows, notes=notes))
+    made = attempts_table(snapshot, latest=MOST_ATTEMPTS)
+    notes, total = list(made.notes), len(snapshot.attempts)
+    if total > MOST_ATTEMPTS:
+        notes.append(f"The latest {MOST_ATTEMPTS} of {count(total)} attempts; `tracker ledger` shows all.")
+    return table(replace(made, rows=list(reversed(made.rows)), notes=notes))
 
 
 def stops(snapshot: Snapshot) -> str:

@@ -92,7 +92,7 @@ def moment(at_us: int | None) -> str:
     if at_us is None:
         return UNKNOWN
     when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at_us)
-    return f"{when:%Y-%m-%d %H:%M:%S}Z"
+    return f"{when.isoformat(sep=' ', timespec='seconds')[:19]}Z"
 
 
 def size(bytes_: int | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from reports.tables import Table
 
@@ -129,6 +129,9 @@ class Page:
 
 # -- what a figure is made of -----------------------------------------------------------------------
 
+MOST_HINTS: Final = 150
+"""Shapes of one panel that stand alone, each with its hint; of more, all of one kind are one shape."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
@@ -160,9 +163,8 @@ class Band:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A filled box."""
+class Bar(NamedTuple):
+    """A filled box; a tuple, as one page may hold thousands of them."""
 
     x0: float
     x1: float

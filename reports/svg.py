@@ -11,8 +11,8 @@ from itertools import pairwise
 from math import isfinite
 from typing import Final
 
-from reports.page import Axis, Band, Bar, Figure, Line, Mark, Panel, Rule, Tick
-from reports.svg_words import Box, escaped, labels, n, width_of, words
+from reports.page import MOST_HINTS, Axis, Band, Bar, Figure, Line, Mark, Panel, Rule, Tick
+from reports.svg_words import FAR, Box, escaped, labels, n, width_of, words
 
 WIDE: Final = 960
 NARROW: Final = 320
@@ -23,9 +23,6 @@ _TALLER: Final = 1.55
 _LINE: Final = 15.0
 _LABELLED_RIGHT: Final = 0.34
 """Labels at the ends of lines take at most this share of the width."""
-_MOST_HINTS: Final = 150
-"""Shapes of their own, each with its hint; where there are more, all of one kind are one shape."""
-
 _TICK: Final = 160
 """Length of an upright stroke, tenths of a pixel."""
 _SHAPES: Final = {
@@ -146,7 +143,7 @@ def _band(band: Band, box: Box) -> str:
 
 def _bars(bars: Sequence[Bar], box: Box) -> list[str]:
     """Return the bars; many of them are drawn as a few paths, each of one kind."""
-    if len(bars) > _MOST_HINTS:
+    if len(bars) > MOST_HINTS:
         return _many(bars, box)
     parts = []
     for bar in bars:
@@ -237,19 +234,23 @@ def _fewer(points: Sequence[tuple[float, float]], width: float) -> Sequence[tupl
 
 def _path(points: Iterable[tuple[float, float]], box: Box) -> str:
     a, b, c, d = box.lines()
-    return "M" + "L".join([f"{n(a * x + b)} {n(c * y + d)}" for x, y in points])
+    placed = [(a * x + b, c * y + d) for x, y in points]
+    if any(not (-FAR < x < FAR and -FAR < y < FAR) for x, y in placed):
+        return "M" + "L".join([f"{n(x)} {n(y)}" for x, y in placed])
+    said = "M" + "L".join([f"{x:.1f} {y:.1f}" for x, y in placed]) + "L"
+    return said.replace("-0.0", "0.0").replace(".0 ", " ").replace(".0L", "L")[:-1]
 
 
 def _marks(marks: Sequence[Mark], box: Box) -> list[str]:
     """Return the signs; many of them are one path for each role."""
     shown = [m for m in marks if isfinite(m.x) and isfinite(m.y) and box.has(m.x, m.y)]
-    if len(shown) > _MOST_HINTS and all(mark.shape == "tick" for mark in shown):
+    if len(shown) > MOST_HINTS and all(mark.shape == "tick" for mark in shown):
         return _many_ticks(shown, box)
     paths: dict[str, list[str]] = {}
     parts = []
     for mark in shown:
         shape = f"M{n(box.at_x(mark.x))} {n(box.at_y(mark.y))}{_SHAPES[mark.shape]}"
-        if mark.hint and len(shown) <= _MOST_HINTS:
+        if mark.hint and len(shown) <= MOST_HINTS:
             title = f"<title>{escaped(mark.hint)}</title>"
             parts.append(f'<path class="f mark {mark.role}" d="{shape}">{title}</path>')
         else:

@@ -16,7 +16,7 @@ from reports.page import Axis, Bar, Line, Mark, Panel, Rule, clean
 _FONT: Final = 12.0
 _EM: Final = 0.59
 """Mean width of a character, in ems."""
-_FAR: Final = 1e5
+FAR: Final = 1e5
 """Pixels; whatever is farther away is out of sight as well there."""
 _HIGH: Final = 13.0
 _ASIDE: Final = (0.0, _HIGH, -_HIGH, 2 * _HIGH, -2 * _HIGH, 3 * _HIGH)
@@ -197,5 +197,5 @@ def n(value: float) -> str:
     >>> n(12.0), n(3.14159), n(-0.01)
     ('12', '3.1', '0')
     """
-    said = f"{value if -_FAR < value < _FAR else _FAR if value > 0 else -_FAR:.1f}".removesuffix(".0")
+    said = f"{value if -FAR < value < FAR else FAR if value > 0 else -FAR:.1f}".removesuffix(".0")
     return "0" if said == "-0" else said

@@ -288,7 +288,14 @@ def test_history_is_at_most_twelve_earlier_moments(days: float) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["reports.page", "reports.daily_words", "reports.daily_axes", "tracker.core.daily", "tracker.reporting"],
+    [
+        "reports.page",
+        "reports.daily_words",
+        "reports.daily_axes",
+        "tracker.core.daily",
+        "tracker.post.names",
+        "tracker.child",
+    ],
 )
 def test_examples_in_docstrings_hold(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name))

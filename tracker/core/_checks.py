@@ -9,6 +9,9 @@ import math
 
 from tracker.core.errors import InvalidValue
 
+_WHOLE = 1 << 53
+"""Below it a float holds every whole number."""
+
 
 def finite(name: str, value: object, expected: str = "a finite number", remedy: str = "") -> float:
     """Return value as a float, or say that it is not a finite number (bool counts as wrong)."""
@@ -35,6 +38,8 @@ def not_negative(
     name: str, value: object, expected: str = "a number of 0 or more", remedy: str = ""
 ) -> float:
     """Return value as a float of zero or more."""
+    if type(value) is float and 0.0 <= value < math.inf:
+        return value
     number = finite(name, value, expected, remedy)
     if number < 0:
         raise InvalidValue(name, value, expected, remedy)
@@ -43,6 +48,8 @@ def not_negative(
 
 def count(name: str, value: object, *, least: int = 1, remedy: str = "") -> int:
     """Return value as a whole number of at least `least`."""
+    if type(value) is int and least <= value < _WHOLE:
+        return value
     expected = f"a whole number of {least} or more"
     number = finite(name, value, expected, remedy)
     if number != math.floor(number) or number < least:

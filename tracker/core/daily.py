@@ -31,7 +31,7 @@ from tracker.core.run_failures import (
     run_checkpoints,
     run_failures,
 )
-from tracker.core.run_money import EPOCH, Loss, costs, drawn
+from tracker.core.run_money import EPOCH, Loss, costs, drawn, spent
 from tracker.core.run_plan import plan_beside_run
 from tracker.core.series import Series
 from tracker.core.snapshot import Snapshot
@@ -155,7 +155,7 @@ def _period(now: Snapshot, before: Snapshot, losses: Sequence[Loss | None]) -> P
         hours_per_trillion=gpu_hours_per_trillion_tokens(tokens=round(tokens), gpu_us=whole)
         if tokens is not None and tokens > 0 and whole > 0
         else None,
-        cost=_minus(_paid(now), _paid(before)),
+        cost=_minus(spent(now), spent(before)),
         energy_mwh=_minus(_used(now), _used(before)),
         stops=_groups(within),
         interruptions=tuple(stop for stop, _ in within),
@@ -210,11 +210,6 @@ def _flop(snapshot: Snapshot) -> float | None:
 def _in_model(snapshot: Snapshot) -> float | None:
     net = snapshot.tokens.net
     return None if net is None else float(net + (snapshot.tokens.inherited or 0))
-
-
-def _paid(snapshot: Snapshot) -> float | None:
-    found = costs(snapshot)
-    return None if found is None else found.total
 
 
 def _used(snapshot: Snapshot) -> float | None:

@@ -163,10 +163,19 @@ def _paid(
     snapshot: Snapshot, prices: Prices | None
 ) -> tuple[tuple[float | None, ...], float | None, float | None]:
     """Return money by attempt, of the reservation's rest, and in total."""
-    held = [_held(line) for line in snapshot.attempts]
     if prices is None:
-        return (None,) * len(held), None, None
-    mine = tuple(None if h is None else _cost(h, prices) for h in held)
+        return (None,) * len(snapshot.attempts), None, None
+    mine: tuple[float | None, ...]
+    if prices.is_flat:
+        price = prices.steps[0].gpu_hour_price
+        mine = tuple(
+            None if line.gpus is None else line.wall_us["allocated"] * line.gpus / US_PER_H * price
+            for line in snapshot.attempts
+        )
+    else:
+        mine = tuple(
+            None if h is None else _cost(h, prices) for h in (_held(line) for line in snapshot.attempts)
+        )
     more = math.fsum(h.cost(prices) for h in _reserved(snapshot))
     return mine, more, math.fsum([*(c for c in mine if c is not None), more])
 
@@ -305,7 +314,7 @@ def _loss(snapshot: Snapshot, stop: Interruption, prices: Prices | None, waits: 
         gpu_hours=math.fsum(hours for _, hours in parts),
         cost=None
         if prices is None
-        else math.fsum(hours * prices.at(moment(at_us)) for at_us, hours in parts),
+        else math.fsum(hours * prices.at(moment(at_us)) for at_us, hours in parts if hours),
     )
 
 

@@ -40,7 +40,7 @@ def run_name(run: str) -> str:
     One that loses letters by it gets a mark of its own, so that two runs with Chinese names share no file.
 
     >>> run_name("llama/13b \N{GRINNING FACE}"), run_name("Zürich"), run_name("\u8a13\u7df4 7b")
-    ('llama-13b', 'Zuerich', '7b-0c8bee')
+    ('llama-13b', 'Zuerich', '7b-8d4877')
     """
     plain = file_name(run)[:_LONGEST]
     lost = any(not c.isascii() and unicodedata.category(c)[0] in "LN" for c in _bare(run))
