@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from secrets import token_hex
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -20,10 +21,10 @@ Series = tuple[tuple[str, str], ...]
 Found = dict[Series, dict[int, float]]
 """Samples that are there, by series and millisecond."""
 FORMATS: Final = ("auto", "remote-write", "victoriametrics-import")
-_LOOK_S: Final = 0.1
+_LOOK_S: Final = 0.25
 _STILL_LOOKS: Final = 10
 _MOST_LOOKS: Final = 600
-"""A second of standing still, a minute at most: somebody else may import without a break."""
+"""Still for two and a half seconds; asked for a few minutes at most: somebody else may import for days."""
 _WRITES: Final = ("/write", "/push", "/receive")
 
 
@@ -61,15 +62,18 @@ def series_of(name: str, labels: Labels) -> Series:
     return tuple(sorted((("__name__", name), *((key, value) for key, value in labels if value))))
 
 
-def selector(run: str, labels: Mapping[str, str]) -> str:
-    r"""Return what selects the samples of a run.
+def selector(run: str, labels: Mapping[str, str], *, asked: str = "") -> str:
+    r"""Return what selects the samples of a run; `asked` makes it unlike any other, and selects the same.
 
     >>> selector('a "b"', {"job": "x"})
     '{__name__=~"training_.+",run="a \\"b\\"",job="x"}'
+    >>> selector("a", {}, asked="7")
+    '{__name__=~"training_.+",run="a",tracker_question!="7"}'
     """
     known = {"run": run.encode("utf-8", "replace").decode(), **labels}
     quoted = [f'{name}="{_escaped(value)}"' for name, value in known.items()]
-    return "{" + ",".join(['__name__=~"training_.+"', *quoted]) + "}"
+    new = [f'tracker_question!="{asked}"'] if asked else []
+    return "{" + ",".join(['__name__=~"training_.+"', *quoted, *new]) + "}"
 
 
 def _escaped(text: str) -> str:
@@ -96,13 +100,19 @@ class Victoria:
         self._server, self._reader = server, reader
         self._base = server.path.removesuffix("/api/v1/import")
         self._read = reader.path.removesuffix("/api/v1/export").removesuffix("/api/v1/import")
+        self._question = token_hex(8)
 
     def settle(self, pause: Callable[[float], object]) -> None:
         """Wait until the server has taken in what was sent, then make it flush what it holds in memory.
 
         A request whose sender was killed is still read and taken in, line by line. So the count of imported
-        rows must stand still, with nothing under way, for a while.
+        rows must stand still, with nothing under way, for a while: longer than twice the second for which
+        VictoriaMetrics shows the same metrics page (seen in 1.79), else the page stands still by itself.
+
+        It also keeps, for ten seconds, which series a selector had: one that found none would find none of
+        the series that came since. What is asked after this is a new selector.
         """
+        self._question = token_hex(8)
         try:
             before, still, looks = None, 0, 0
             while self.lag_s > 0 and still < _STILL_LOOKS and looks < _MOST_LOOKS:
@@ -117,7 +127,7 @@ class Victoria:
     def present(self, run: str, labels: Mapping[str, str], start_ms: int, end_ms: int) -> Found:
         """Return what is there between two moments, both included."""
         query = {
-            "match[]": selector(run, labels),
+            "match[]": selector(run, labels, asked=self._question),
             "start": f"{(start_ms - 1) / 1000:.3f}",
             "end": f"{(end_ms + 1) / 1000:.3f}",
         }
