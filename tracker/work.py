@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from tracker.config import Config
 from tracker.core.book import Book
+from tracker.core.clocks import ahead
 from tracker.core.documents import iso
 from tracker.core.facts import Facts
 from tracker.core.snapshot import Snapshot
@@ -51,6 +52,8 @@ class OpenWork:
         self._ingest: Ingest | None = None
         self._rejects: dict[str, int] = {}
         self._rejects_of: dict[int, int] = {}
+        self._dated: tuple[str, ...] = ()
+        """Which sources have lines of the future."""
         migrate_in_child(config.store)
         with ExitStack() as opened:
             self._lock = RunLock(config.store, started_at=iso(clock.now_us()) or "")
@@ -104,6 +107,8 @@ class OpenWork:
         with self._reader.snapshot():
             self._rejects = self._reader.reject_counts()
             self._rejects_of = self._reader.rejects_by_source()
+            found = ahead(self._reader.streams(), self._clock.now_us())
+            self._dated = tuple(one.sentence for one in found)
             made = snapshot(
                 self._book, facts(self._reader), as_of_us=as_of_us, rejects=sum(self._rejects.values())
             )
@@ -143,8 +148,9 @@ class OpenWork:
                 for source in health.sources
             ),
             last_pass_us=health.last_pass_us,
-            problems=tuple(
-                f"source {source.number}: {source.problem}" for source in health.sources if source.problem
+            problems=(
+                *(f"source {source.number}: {source.problem}" for source in health.sources if source.problem),
+                *self._dated,
             ),
         )
 

@@ -150,8 +150,9 @@ def _same_again(attempt: Attempt, piece: Piece) -> bool:
             and abs(piece.at_us - known.at_us) <= _CONTINUES_US
         )
     overlap = new.step <= last.step and (piece.segment.last or list(new))[2] >= first.step
-    if not overlap:
-        return False
+    resumed = piece.segment.resume_step
+    if not overlap or (resumed is not None and first.step <= resumed < new.step):
+        return False  # who went on from a step did not print it: this is another launch, while one still ran
     if new.at_us is None or last.at_us is None or first.at_us is None:
         if attempt.row is not None and attempt.row is piece.row:
             return True

@@ -526,7 +526,7 @@ class Fold:
             series.extend((end, self.productive_us, self.tokens_net))
         except OverflowError:  # counts that only a broken log can hold
             del series[len(series) // 3 * 3 :]
-            series.extend(min(v, _MOST) for v in (end, self.productive_us, self.tokens_net))
+            series.extend(max(-_MOST, min(v, _MOST)) for v in (end, self.productive_us, self.tokens_net))
         if len(series) > 3 * SERIES_LONG:
             self._prune(end)
 
