@@ -268,7 +268,7 @@ def test_the_ledger_of_a_run_whose_clocks_are_not_what_they_should_be(story: Sto
 def test_the_sidecar_says_that_a_logs_clock_is_ahead_of_the_hosts(
     lead: dt.timedelta, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """What lies in the future does not count yet; the run's problems name by how much, and the likely cause."""
+    """What lies in the future does not count yet; the problems name by how much, and the likely cause."""
     (tmp_path / "run.toml").write_text(CONFIG.format(zone="UTC"))
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a.log").write_text(log(DAY, 4))
