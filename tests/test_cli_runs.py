@@ -455,12 +455,18 @@ def test_a_run_that_is_history_is_told_as_of_its_end(call: Callable[..., Result]
     """With [run] until an old log without a last word does not count as running until now."""
     write(tmp_path / "train.log", range(1, 101))
     call("ingest")
-    assert document(call("status", "--json"))["state"] == "stalled"
+    forgotten = document(call("status", "--json"))
+    assert forgotten["state"] == "stalled"
+    warning = next(one for one in forgotten["warnings"] if "counts as running" in one)
+    assert "set run.until = 2026-01-05T08:17:00Z" in warning
+    assert f"note   run       {warning}" in call("check").output
     config = tmp_path / "run.toml"
     config.write_text(config.read_text().replace("[run]", "[run]\nuntil = 2026-01-05T08:17:00Z", 1))
 
     now = document(call("status", "--json"))
     assert (now["as_of"], now["state"]) == ("2026-01-05T08:17:00Z", "running")
+    assert not any("counts as running" in one for one in now["warnings"])
+    assert "run.until" not in call("check").output
     assert call("ledger", "--json").stdout == call("ledger", "--json", "--as-of", "2026-01-05T08:17").stdout
     earlier = document(call("status", "--json", "--as-of", "2026-01-05T08:08:20"))
     assert earlier["as_of"] == "2026-01-05T08:08:20Z"

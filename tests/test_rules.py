@@ -206,7 +206,7 @@ def test_a_recorded_name_tells_its_level_metric_and_operation(rule: Rule) -> Non
 
     assert level in {"run", "run_bucket", "job", "job_bucket"}
     assert metric.startswith(("training_", "tracker_"))
-    assert re.fullmatch(r"(sum|limit|(delta|rate|median)\d+[dm])", operation)
+    assert re.fullmatch(r"(sum|limit|past|(delta|rate|median)\d+[dm])", operation)
 
 
 @pytest.mark.parametrize("rule", [*ALERTS, *RECORDED], ids=lambda rule: rule.get("alert", rule.get("record")))

@@ -16,10 +16,14 @@ from typing import Final, Literal
 from tracker import trial
 from tracker.commands import Command
 from tracker.config import Config, Source
+from tracker.core.book import Book
 from tracker.core.clocks import ahead
 from tracker.core.errors import TrackerError, shown
+from tracker.core.silent import silent
+from tracker.core.summary import snapshot
 from tracker.follow.glob import Pattern, Scan, unrotated
 from tracker.interfaces import Clock
+from tracker.marks import StoredMarks
 from tracker.serve import ListenError, Response, Server
 from tracker.store import Reader, own_files, running, stored_version
 from tracker.store import filesystem as disks
@@ -207,6 +211,7 @@ def _stored(config: Config, clock: Clock, looked_at: set[tuple[int, str]]) -> It
             yield Finding("ok", about, f"{place}: whole, {info.file_bytes:,} bytes, {rows:,} readings")
         with Reader(place) as reader:
             yield from _dated(reader, clock.now_us())
+            yield from _silent(reader, config, clock.now_us())
             yield from _held(reader, config, looked_at)
     except TrackerError as error:
         yield Finding("wrong", about, str(error))
@@ -215,6 +220,15 @@ def _stored(config: Config, clock: Clock, looked_at: set[tuple[int, str]]) -> It
 def _dated(reader: Reader, now_us: int) -> Iterator[Finding]:
     for found in ahead(reader.streams(), now_us):
         yield Finding("wrong", "clock", found.sentence)
+
+
+def _silent(reader: Reader, config: Config, now_us: int) -> Iterator[Finding]:
+    with reader.snapshot():
+        run = snapshot(
+            Book(config.settings, marks=StoredMarks(reader)), reader, as_of_us=config.moment_us(now_us)
+        )
+    for sentence in silent(run.attempts, run.as_of_us):
+        yield Finding("note", "run", sentence)
 
 
 def _held(reader: Reader, config: Config, looked_at: set[tuple[int, str]]) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from tracker.core.records import Event, Kind
 from tracker.core.reported import beside_ours
 from tracker.core.run_plan import anchored
 from tracker.core.settings import Settings
+from tracker.core.silent import silent
 from tracker.core.snapshot import Mfu, Mtbf, PerTrillion, Reported, Snapshot, Steps, Tokens
 
 _WALL = tuple(name for name in BUCKETS if name != "idle")
@@ -122,7 +123,15 @@ def summed(run: Judged, *, rejects: int = 0) -> Snapshot:
         settings=settings,
         unmatched_jobs=tuple(opened.unmatched),
         rejects=rejects,
-        warnings=tuple(dict.fromkeys([*opened.warnings, *warnings, *run.unplaced, *_above_one(efficiency)])),
+        warnings=tuple(
+            dict.fromkeys([
+                *silent(lines, as_of_us),
+                *opened.warnings,
+                *warnings,
+                *run.unplaced,
+                *_above_one(efficiency),
+            ])
+        ),
         unknown=tuple(_unknown(lines, tokens, efficiency, settings)),
     )
 
