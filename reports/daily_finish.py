@@ -57,7 +57,7 @@ def _finish(daily: Daily, when: Dates) -> KeyFigure | None:
     if f.basis == "exact":
         name, convention = "Finished", f"at {when.at(q.p50):%H:%M} {when.zone_name}"
     else:
-        name = "Finish, median"
+        name = "Finish, first guess" if young(daily) else "Finish, median"
         convention = f"80 %: {when.span(q.p10, q.p90)}"
         if f.basis == "plan":
             convention += "; from the plan"
@@ -171,6 +171,8 @@ def _at_finish(daily: Daily, used: float, whole: Compared) -> str:
         if whole.now is None or daily.snapshot.state == "finished"
         else f"{scaled(whole.now)} at the finish"
     )
+    if young(daily) and told:
+        return f"{told}, a first guess"
     if whole.ratio_to_plan is None:
         return told
     against = f"{apart(whole.ratio_to_plan)} the plan’s {scaled(whole.plan)}"
@@ -230,7 +232,8 @@ def _sentences(daily: Daily, when: Dates) -> list[tuple[str, Tone]]:
         return []
     found: list[tuple[str, Tone]] = []
     if q.p50 is not None:
-        text = f"Even odds to be done by {when.time(q.p50)} {when.zone_name}"
+        guess = "A first guess, from less than an hour of steps: e" if young(daily) else "E"
+        text = f"{guess}ven odds to be done by {when.time(q.p50)} {when.zone_name}"
         if q.p10 is not None and q.p90 is not None:
             text += f"; 80 % of outcomes lie between {when.time(q.p10)} and {when.time(q.p90)}"
         text += "."

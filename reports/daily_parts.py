@@ -21,6 +21,7 @@ from reports.daily_words import (
     signed,
     whole_per_cent,
 )
+from reports.ledger import MEANING
 from reports.numbers import UNKNOWN, count, hours, per_cent
 from reports.page import Block, Paragraph, shortened
 from reports.tables import Table
@@ -30,20 +31,10 @@ from tracker.core.ledger import BUCKETS
 from tracker.core.run_money import Loss
 
 _STOPS: Final = 8
+_COSTLY: Final = 4
 _CAUSES: Final = 6
 _CHANGES: Final = 6
 _EVIDENCE: Final = 70
-_MEANING: Final = {
-    "productive": "work that is in the model",
-    "lost": "work that a restart threw away",
-    "startup": "from the allocation to the first step",
-    "checkpoint": "training stood still for a save",
-    "evaluation": "validation",
-    "tail": "from the last sign of progress to the end",
-    "pending": "since the last sign of progress, within the usual",
-    "idle": "paid for, and not training",
-    "other": "not explained",
-}
 
 
 # -- ledger -----------------------------------------------------------------------------------------
@@ -80,7 +71,7 @@ def ledger_blocks(daily: Daily, when: Dates) -> list[Block]:
         row = [BUCKET_WORDS[name]]
         if day is not None:
             row += [_hours(day[name]), _share(day[name], day["allocated"])]
-        rows.append([*row, _hours(whole[name]), _share(whole[name], whole["allocated"]), _MEANING[name]])
+        rows.append([*row, _hours(whole[name]), _share(whole[name], whole["allocated"]), MEANING[name]])
     foot = ["allocated"]
     if day is not None:
         foot += [_hours(day["allocated"]), _share(day["allocated"], day["allocated"])]
@@ -113,9 +104,18 @@ def _spent_words(daily: Daily) -> list[str]:
         told = ", ".join(
             f"{a_cause(g.cause) if g.count == 1 else f'{number(g.count)} {cause(g.cause, g.count)}'} "
             f"{hours(g.gpu_hours)}"
-            for g in costly[:4]
+            for g in costly[:_COSTLY]
         )
+        rest = costly[_COSTLY:]
+        if rest:
+            others = sum(g.count for g in rest)
+            told += f", {number(others)} more {hours(sum(g.gpu_hours or 0.0 for g in rest))}"
         found.append(f"What stops cost, in GPU-hours with redone work and restart: {told}.")
+    if daily.snapshot.state == "stalled":
+        found.append(
+            f"The stall that lasts is no stop yet: it is in the {_hours(day.gpu_us['tail'])} GPU-hours after the "
+            "last step."
+        )
     return found
 
 

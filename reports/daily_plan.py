@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,6 +25,7 @@ from reports.page import Block, Notes, Paragraph, shortened
 from reports.tables import Table
 from tracker.core.chain import Chain
 from tracker.core.daily import Daily
+from tracker.core.variance import VariancePart
 
 _WARNINGS: Final = 4
 
@@ -80,10 +82,18 @@ _FACTORS: Final = {
     "flop": "FLOPs per token",
     "mfu": "MFU",
     "redo": "redone work",
+    "tail": "standing still after the last step",
     "goodput": "other unproductive time",
     "gpus": "GPU count",
     "availability": "time without an allocation",
 }
+
+
+_ALLOWED: Final = (
+    "What the plan allows for stops and stalls is counted in other unproductive time; what [plan.failures] "
+    "expects of redone work, in redone work."
+)
+_PER_CENT: Final = re.compile(r"(\d)%")
 
 
 def _variance_table(daily: Daily) -> Table:
@@ -98,21 +108,24 @@ def _variance_table(daily: Daily) -> Table:
                 _FACTORS.get(p.name, p.name),
                 signed(hours(abs(p.gpu_hours)), p.gpu_hours),
                 signed(f"{abs(p.days):.2f}", p.days),
-                _in_words(p.cause),
+                _in_words(p),
             )
             for p in shown
         ],
         foot=(
             "all", signed(hours(abs(v.gpu_hours)), v.gpu_hours), signed(f"{abs(v.days):.2f}", v.days), "",
         ),
+        notes=[_ALLOWED] if any(p.name == "goodput" for p in shown) else [],
     )  # fmt: skip
 
 
-def _in_words(said: str) -> str:
-    """Return a cause with its first word, a cause or a bucket, as people say it."""
-    name, colon, rest = said.partition(":")
+def _in_words(part: VariancePart) -> str:
+    """Return a part's biggest cause as people say it."""
+    if part.name == "mfu":
+        return f"MFU {per_cent(part.actual)}, planned {per_cent(part.planned)}"
+    name, colon, rest = _PER_CENT.sub(r"\1 %", part.cause).partition(":")
     if not colon:
-        return said
+        return name
     return f"{BUCKET_WORDS.get(name) or cause(name)}:{rest}"
 
 
@@ -164,7 +177,7 @@ def _advice_words(daily: Daily) -> str:
     text += f". It would give {per_cent(a.gain_ratio)} more steps in the same hours"
     if a.gpu_hours_saved is not None:
         which = {
-            "to go": "that the rest takes at the cost of a token so far",
+            "to go": "still to come at the present rate",
             "so far": "so far",
             "given": "given",
         }[found.gpu_hours_are]
@@ -242,6 +255,11 @@ def _conventions(daily: Daily) -> list[str]:
     if settings is not None:
         billed = "each attempt’s allocation" if settings.billing == "attempt" else "the whole reservation"
         found.append(f"Billed: {billed}, scheduler’s GPU count first, then the log’s, then the config’s.")
+    if daily.failures is not None and daily.failures.rate.job_hours is not None:
+        found.append(
+            "Time between stops: all hours that attempts held, start-up and standing still included, over "
+            "the unexpected stops."
+        )
     others = [d for d in daily.definitions[1:] if d.ratio is not None][:4]
     if others:
         told = ", ".join(f"{d.name} {per_cent(d.ratio)}" for d in others)

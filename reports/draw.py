@@ -27,6 +27,10 @@ _ACROSS: Final = ("axes fraction", "data")
 _PICTURE_MM: Final = 130.0
 """Width on paper that a picture for mail is laid out for."""
 _APART_PT: Final = 8.0
+_ROOM_RIGHT: Final = 0.92
+"""Left of this share of the width a short word fits to the right of a point."""
+_NEAR: Final = 0.13
+"""Of the height: a line that near to a rule runs through words beside it."""
 
 
 def svg(drawing: Drawing, *, width_mm: float, height_mm: float | None = None) -> bytes:
@@ -145,7 +149,9 @@ def _fill(axes: Any, panel: Panel) -> None:
             if crowded:
                 _beside(axes, rule.label, (1.0, rule.at), _ACROSS, (3, 0), rule.role, va="center")
             else:
-                _beside(axes, rule.label, (0.0, rule.at), _ACROSS, (2, 2), rule.role, va="bottom")
+                below = _runs_above(panel, rule.at)
+                at, va = ((2, -2), "top") if below else ((2, 2), "bottom")
+                _beside(axes, rule.label, (0.0, rule.at), _ACROSS, at, rule.role, va=va)
         else:
             axes.axvline(rule.at, **style)
             _beside(axes, rule.label, (rule.at, 1.0), ("data", "axes fraction"), (2, -1), rule.role, va="top")
@@ -168,6 +174,13 @@ def _fill(axes: Any, panel: Panel) -> None:
             words.x, words.y, clean(words.text), color=PAPER[words.role], va="center", zorder=5,
             ha={"start": "left", "middle": "center", "end": "right"}[words.anchor],
         )  # fmt: skip
+
+
+def _runs_above(panel: Panel, at: float) -> bool:
+    """Tell whether a line runs just above a rule's left end, and none just below it."""
+    span, edge = panel.y.high - panel.y.low, panel.x.low + 0.3 * (panel.x.high - panel.x.low)
+    off = [(y - at) / span for line in panel.lines for x, y in line.points if x <= edge]
+    return any(0 <= far < _NEAR for far in off) and not any(-_NEAR < far < 0 for far in off)
 
 
 def _bars(axes: Any, bars: Sequence[Bar]) -> None:
@@ -236,11 +249,13 @@ def _ends(axes: Any, panel: Panel) -> None:
         at = (y - panel.y.low) / span * tall
         near = at if last is None else max(at, last + _APART_PT)
         last = near
-        right = (x - panel.x.low) / (panel.x.high - panel.x.low) > 0.8
+        along = (x - panel.x.low) / (panel.x.high - panel.x.low)
+        right = along > 0.8
         side = (-4, "right") if right else (5, "left")
         up = 4 if right else -4 if isinstance(item, Mark) else 0
         if item.role == "run" and right and y < 0.95 * panel.y.ticks[-1].at:
-            up = -11  # below the line, where what it is compared with does not run
+            # below the line, where what it is compared with does not run
+            side, up = ((3, "left"), -12) if along < _ROOM_RIGHT else ((0, "right"), -18)
         axes.annotate(
             clean(label), (x, y), xytext=(side[0], near - at + up), textcoords="offset points", ha=side[1],
             va="bottom" if right else "center", color=PAPER[item.role], annotation_clip=False, zorder=6,

@@ -21,8 +21,8 @@ MEANING: Final = {
     "checkpoint": "training stood still for a save",
     "evaluation": "validation",
     "tail": "from the last sign of progress to the end",
-    "pending": "since the last sign of progress, still within the usual",
-    "idle": "paid for and not in any attempt",
+    "pending": "since the last sign of progress, within the usual",
+    "idle": "paid for, and not training",
     "other": "not explained",
 }
 _SHORT: Final = {

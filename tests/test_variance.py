@@ -79,12 +79,14 @@ def test_each_part_names_its_biggest_cause() -> None:
     run = Factors(
         tokens=4e12, flop_per_token=81.9e9, peak_flop_per_s=989e12, mfu_ratio=0.31, redo_ratio=0.04,
         overhead_ratio=0.12, gpus=1000, availability_ratio=0.95,
-        redo_by={"gpu_hbm": 30.0, "network": 10.0}, overhead_by={"tail": 5.0, "startup": 15.0},
+        redo_by={"gpu_hbm": 30.0, "network": 10.0}, overhead_by={"idle": 5.0, "startup": 15.0},
+        tail_ratio=0.02, tail_by={"stalled": 9.0, "network": 1.0},
     )  # fmt: skip
     causes = {p.name: p.cause for p in variance(planned(), run).parts}
 
     assert causes["redo"] == "gpu_hbm: 75% of redone work"
-    assert causes["goodput"] == "startup: 75% of unproductive time"
+    assert causes["goodput"] == "startup: 75% of other unproductive time"
+    assert causes["tail"] == "stalled: 90% of time after the last step"
     assert causes["mfu"] == "MFU 0.310, planned 0.350"
     assert causes["gpus"] == "1,000 GPUs held, planned 1,024"
     assert causes["tokens"] == "target unchanged"
@@ -111,7 +113,8 @@ def test_unproductive_time_without_a_breakdown_says_so() -> None:
     )
     causes = {p.name: p.cause for p in variance(planned(), run).parts}
 
-    assert causes["goodput"] == "unproductive time, not broken down"
+    assert causes["goodput"] == "other unproductive time, not broken down"
+    assert causes["tail"] == "no stall"
 
 
 @pytest.mark.parametrize("name", ["tokens", "flop_per_token", "peak_flop_per_s", "mfu_ratio", "gpus"])
@@ -132,6 +135,7 @@ SIDE = st.builds(
     peak_flop_per_s=st.floats(1e14, 3e15),
     mfu_ratio=st.floats(0.01, 1),
     redo_ratio=st.floats(0, 3),
+    tail_ratio=st.floats(0, 3),
     overhead_ratio=st.floats(0, 3),
     gpus=st.floats(1, 200_000),
     availability_ratio=st.floats(0.05, 1),

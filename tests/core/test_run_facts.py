@@ -153,6 +153,7 @@ def test_the_runs_side_of_the_variance_is_the_ledger() -> None:
     assert factors.gpus == pytest.approx(8)
     assert factors.availability_ratio == pytest.approx(1900 / 2100)
     assert factors.redo_by == {"unknown": pytest.approx(8 * 300 / 3600)}
+    assert factors.tail_ratio * 1300 == pytest.approx(sum(factors.tail_by.values()) / 8e6)
 
 
 def test_a_late_start_is_days_and_no_gpu_hours() -> None:
@@ -192,7 +193,8 @@ def test_a_plan_that_came_true_has_no_variance_in_its_rates() -> None:
     assert got.gpu_hours == pytest.approx(0, abs=1e-9)
     parts = {p.name: p for p in got.parts}
     assert parts["mfu"].gpu_us == 0
-    assert parts["redo"].gpu_hours == pytest.approx(-parts["goodput"].gpu_hours)
+    failed = parts["redo"].gpu_hours + parts["tail"].gpu_hours
+    assert failed == pytest.approx(-parts["goodput"].gpu_hours)
     assert parts["redo"].gpu_hours == pytest.approx(8 * 300 / 3600)
     assert parts["redo"].cause == "unknown: 100% of redone work"
     assert parts["goodput"].cause.startswith("startup: ")

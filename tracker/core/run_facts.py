@@ -23,7 +23,7 @@ from tracker.core.variance import Factors, Variance, plan_factors, variance
 
 _SAME_TARGET: Final = 1e-3
 US_PER_S: Final = 1_000_000
-_OVERHEAD: Final = tuple(b for b in BUCKETS if b not in ("productive", "lost", "pending"))
+_OVERHEAD: Final = tuple(b for b in BUCKETS if b not in ("productive", "lost", "tail", "pending"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,10 +223,12 @@ def run_factors(
         peak_flop_per_s=eff.peak_flop_per_s,
         mfu_ratio=eff.productive_ratio,
         redo_ratio=gpu_us["lost"] / productive,
+        tail_ratio=gpu_us["tail"] / productive,
         overhead_ratio=sum(gpu_us[name] for name in _OVERHEAD) / productive,
         gpus=allocated / held_us,
         availability_ratio=held_us / max(calendar_us, 1),
         redo_by=_redo_by(snapshot),
+        tail_by=_tail_by(snapshot),
         overhead_by={name: gpu_us[name] for name in _OVERHEAD},
     )
 
@@ -335,6 +337,16 @@ def _redo_by(snapshot: Snapshot) -> dict[str, float]:
     for stop in snapshot.interruptions:
         if stop.redo_gpu_hours:
             by[stop.cause] = by.get(stop.cause, 0.0) + stop.redo_gpu_hours
+    return by
+
+
+def _tail_by(snapshot: Snapshot) -> dict[str, float]:
+    """Return GPU-time after the last step by what ended it; "stalled" where nothing has yet."""
+    by: dict[str, float] = {}
+    for line in snapshot.attempts:
+        if line.gpu_us is not None and line.gpu_us["tail"]:
+            why = "stalled" if line.stalled else line.cause or line.end_kind or "unknown"
+            by[why] = by.get(why, 0.0) + line.gpu_us["tail"]
     return by
 
 

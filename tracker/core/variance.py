@@ -3,12 +3,15 @@
 Pure.
 
     T  tokens          F  FLOP per token      P  peak of one GPU     m  MFU
-    r  redone work over productive time       o  all other unproductive time over productive time
+    r  redone work over productive time
+    s  standing still after the last step of an attempt, over productive time
+    o  all other unproductive time over productive time
     G  GPUs held       a  share of the calendar with an allocation
 
-    GPU-hours = T F (1 + r + o) / (3600 P m)          days = GPU-hours / (24 G a)
+    GPU-hours = T F (1 + r + s + o) / (3600 P m)          days = GPU-hours / (24 G a)
 
-The plan's goodput g is 1 / (1 + r + o). The difference between plan and run is divided by Shapley
+The plan's goodput g is 1 / (1 + r + s + o); a plan puts no figure on s, so its o holds what it allows for
+stalls, and s of the run is a part of its own. The difference between plan and run is divided by Shapley
 values: each factor gets its effect averaged over every order of changing them, so no order is
 favoured. Parts are whole GPU-microseconds (microseconds), rounded cumulatively: they sum to the
 total exactly.
@@ -24,7 +27,7 @@ from typing import Final
 
 from tracker.core._checks import not_negative, positive
 
-FACTORS: Final = ("tokens", "flop", "mfu", "goodput", "redo", "gpus", "availability")
+FACTORS: Final = ("tokens", "flop", "mfu", "goodput", "redo", "tail", "gpus", "availability")
 """In the order of the table."""
 
 _US_PER_H: Final = 3_600_000_000
@@ -44,6 +47,9 @@ class Factors:
     """Over productive time."""
     redo_ratio: float = 0.0
     """Lost over productive GPU-time."""
+    tail_ratio: float = 0.0
+    """From the last sign of progress of an attempt to its end, or until now where it is stalled, over
+    productive GPU-time; 0 on the plan's side."""
     overhead_ratio: float = 0.0
     """All other unproductive over productive GPU-time."""
     gpus: float = 1.0
@@ -52,6 +58,8 @@ class Factors:
     """Time in which any were held over the calendar; above 1 where a reservation outlasts the run."""
     redo_by: Mapping[str, float] = field(default_factory=dict)
     """Lost GPU-time by cause, any unit: to name the biggest."""
+    tail_by: Mapping[str, float] = field(default_factory=dict)
+    """The same for time after the last step, by what ended it."""
     overhead_by: Mapping[str, float] = field(default_factory=dict)
     """Other unproductive GPU-time by bucket, any unit: to name the biggest."""
 
@@ -66,12 +74,13 @@ class Factors:
         ):
             positive(name, getattr(self, name))
         not_negative("redo_ratio", self.redo_ratio)
+        not_negative("tail_ratio", self.tail_ratio)
         not_negative("overhead_ratio", self.overhead_ratio)
 
     @property
     def goodput_ratio(self) -> float:
         """Productive over allocated."""
-        return 1 / (1 + self.redo_ratio + self.overhead_ratio)
+        return 1 / (1 + self.redo_ratio + self.tail_ratio + self.overhead_ratio)
 
     @property
     def gpu_hours(self) -> float:
@@ -90,6 +99,7 @@ class Factors:
             "mfu": self.mfu_ratio,
             "goodput": self.overhead_ratio,
             "redo": self.redo_ratio,
+            "tail": self.tail_ratio,
             "gpus": self.gpus,
             "availability": self.availability_ratio,
         }
@@ -106,7 +116,7 @@ class VariancePart:
     wall_us: int
     """Microseconds of calendar."""
     planned: float
-    """The plan's value of the factor (for goodput and redo: time over productive time)."""
+    """The plan's value of the factor (for goodput, redo and tail: time over productive time)."""
     actual: float
     """The run's."""
     cause: str
@@ -202,7 +212,7 @@ def variance(plan: Factors, run: Factors) -> Variance:
 
 
 def _gpu_hours(v: Mapping[str, float]) -> float:
-    return v["tokens"] * v["flop"] * (1 + v["redo"] + v["goodput"]) / (3600 * v["mfu"])
+    return v["tokens"] * v["flop"] * (1 + v["redo"] + v["tail"] + v["goodput"]) / (3600 * v["mfu"])
 
 
 def _days(v: Mapping[str, float]) -> float:
@@ -256,8 +266,10 @@ def _cause(name: str, plan: Factors, run: Factors) -> str:
         return f"MFU {run.mfu_ratio:.3f}, planned {plan.mfu_ratio:.3f}"
     if name == "redo":
         return _biggest(run.redo_by, "redone work")
+    if name == "tail":
+        return _biggest(run.tail_by, "time after the last step") if run.tail_ratio else "no stall"
     if name == "goodput":
-        return _biggest(run.overhead_by, "unproductive time")
+        return _biggest(run.overhead_by, "other unproductive time")
     if name == "gpus":
         return f"{run.gpus:,.0f} GPUs held, planned {plan.gpus:,.0f}"
     if run.availability_ratio > 1:
