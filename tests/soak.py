@@ -173,7 +173,7 @@ class FastClock:
 
     def wait(self, seconds: float) -> bool:
         """Jump, and let the world go on."""
-        if seconds <= LOOK_S:  # a child is at work: its time limit is one of real seconds
+        if seconds <= 1.01 * LOOK_S:  # a child is at work: its time limit is one of real seconds
             time.sleep(0.05)
             seconds = 0.05
         self._world.until(self._world.now_s + seconds)
