@@ -40,7 +40,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -q -n auto
 
 check: lint
-	$(BIN)/python -m pytest -q -n auto -m "not slow and not shared"
+	$(BIN)/python -m pytest -q -n auto --hypothesis-profile=quick -m "not slow and not shared"
 
 lint: $(READY)
 	$(BIN)/ruff check $(SOURCE)

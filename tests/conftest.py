@@ -6,7 +6,11 @@ import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("quick", max_examples=15)
+"""For `make check`: fewer tries of each law; `make test` tries them all."""
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -543,6 +543,7 @@ def test_no_number_makes_a_traceback(values: list[str], as_json: bool) -> None:
         json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(a=NUMBER, b=NUMBER, c=NUMBER, d=NUMBER)
 def test_no_number_makes_a_traceback_in_the_failure_calculators(a: str, b: str, c: str, d: str) -> None:

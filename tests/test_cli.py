@@ -260,6 +260,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_no_color_and_pipes_get_plain_text(tmp_path: Path) -> None:
     """Aligned columns, no escape sequence, whatever FORCE_COLOR-like things stand around."""
     (tmp_path / "run.toml").write_text(MINIMAL)

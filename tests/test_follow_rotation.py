@@ -372,6 +372,7 @@ class TestCopies:
 
         assert world.streams() == sorted(BANNER + b"I am rank %d\n" % i for i in range(40))
 
+    @pytest.mark.slow
     def test_a_copy_at_work_is_known_among_many_runs_with_one_banner(self, tmp_path: Path, log: Path) -> None:
         """However many rotated files begin alike, and whatever its size is so far."""
         for number in range(1, 400):

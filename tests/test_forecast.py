@@ -388,6 +388,7 @@ def test_without_tokens_it_names_what_would_tell_them() -> None:
     assert "global_batch_size" in made.reasons[0]
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=25, deadline=None)
 @given(
     at_s=st.floats(0, 60_000),

@@ -202,6 +202,7 @@ def test_nothing_breaks_it(answers: Answers, caplog: pytest.LogCaptureFixture) -
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_nothing_breaks_it_over_tls_with_logins(
     answers: Answers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -175,6 +175,7 @@ def test_check_tries_typst(call: Callable[..., Result]) -> None:
 # -- check ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_check_talks_to_the_mail_server_and_sends_nothing(
     call: Callable[..., Result], tmp_path: Path, certs: Certificates
 ) -> None:

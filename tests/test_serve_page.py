@@ -34,6 +34,7 @@ def ours(page: bytes) -> list[str]:
     return [line for line in page.decode().splitlines() if "process_" not in line]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     names=st.lists(st.text(max_size=40) | st.sampled_from(HOSTILE), max_size=4, unique=True),

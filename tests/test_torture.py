@@ -63,6 +63,7 @@ def test_flipped_bits_are_told_as_damage_or_are_another_number(tmp_path: Path) -
     assert tally.harmless > 10
 
 
+@pytest.mark.slow
 def test_the_comparison_sees_what_differs(tmp_path: Path) -> None:
     """A row more, a row fewer and a changed row are three differences: it could fail."""
     stage = Stage(SMALL, tmp_path, seed=1)

@@ -70,6 +70,7 @@ def test_a_clock_set_back_and_right_again_changes_no_figure(
         assert off.righted_us == pytest.approx(back_us, abs=S)
 
 
+@pytest.mark.slow
 @given(
     offsets=st.lists(
         st.one_of(st.just(0), st.integers(-7200 * S, 7200 * S), st.integers(-1500_000, 1500_000)),
