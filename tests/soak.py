@@ -1,6 +1,6 @@
 """A year and more of one sidecar in minutes: memory, handles, store and write-ahead log stay bounded.
 
-    python -m tests.soak [--days 400] [--reports]
+    python -m tests.soak [--days 400] [--reports] [--record FILE]
 
 The real loop, store, collectors and due-table run in this process on a clock that jumps over the waits.
 Children (reports) are real processes and take real time. What APScheduler would have rung, which counts
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tracker import app
@@ -249,6 +249,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--days", type=int, default=400)
     options.add_argument("--reports", action="store_true", help="a weekly report by a real child")
+    options.add_argument("--record", type=Path, help="append the result here, for tests.torture --from")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -258,7 +259,7 @@ def main() -> None:
             print(one)
         document = app.snapshot_now(app.load_config(folder / "run.toml"), as_of_us=int(world.now_s * 1e6))
         made = sorted(path.name for path in folder.glob("reports-out/**/*.pdf"))
-        summary = {
+        summary: dict[str, object] = {
             "days": asked.days,
             "minutes": round((time.monotonic() - began) / 60, 1),
             "steps_written": world.steps,
@@ -267,6 +268,10 @@ def main() -> None:
             "reports": len(made),
         }
         print(json.dumps(summary))
+        if asked.record is not None:
+            with asked.record.open("a", encoding="utf-8") as out:
+                words = {"sort": "soak", **summary, "held": [asdict(one) for one in seen]}
+                out.write(json.dumps(words) + "\n")
         if document.steps.net != world.steps:
             sys.exit("steps are lost or doubled")
 

@@ -159,7 +159,7 @@ def test_fifty_readers_see_whole_states_only(tmp_path: Path) -> None:
         threads = [crowd.every(name, look, over) for name, look in looks]
         for thread in threads:
             thread.join()
-        sidecar.until(lambda: (sidecar.metric("tracker_lag_bytes") or 0) == 0, "to catch up")
+        sidecar.until(sidecar.caught_up, "to catch up")
 
     assert crowd.faults == []
     assert len(threads) == READERS

@@ -85,7 +85,7 @@ class Place:
         """Wait until it stores, and has read all that is there."""
         one = self.running()
         one.until(lambda: one.metric("tracker_store_up") == 1, "to store again", limit_s)
-        one.until(lambda: (one.metric("tracker_lag_bytes") or 0) < 4096, "to catch up", limit_s)
+        one.until(one.caught_up, "to catch up", limit_s)
 
     def down(self, limit_s: float = 120.0) -> None:
         """Wait until it says that it cannot store."""

@@ -90,6 +90,19 @@ class Sidecar:
         found = re.search(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", answer[1], re.MULTILINE)
         return None if found is None else float(found[1])
 
+    def lag_bytes(self) -> float | None:
+        """Return what is there and not yet read, of all sources; None where nobody tells."""
+        answer = self.get("/metrics")
+        found = re.findall(
+            r"^tracker_source_lag_bytes\{.*\} (\S+)$", answer[1] if answer else "", re.MULTILINE
+        )
+        return sum(map(float, found)) if found else None
+
+    def caught_up(self) -> bool:
+        """Whether it says that all is read, but for a line that has no end yet."""
+        lag_bytes = self.lag_bytes()
+        return lag_bytes is not None and lag_bytes < 4096
+
     def until(self, condition: Callable[[], bool], what: str, limit_s: float = 60.0) -> None:
         """Wait for something; AssertionError with its own words where it does not come."""
         ends = time.monotonic() + limit_s
