@@ -13,11 +13,12 @@ import pytest
 
 from tests.store_help import add_stream, batch, make_store, reading
 from tracker.core.errors import TrackerError
-from tracker.store import RunLock, Store, migrate_in_child, stored_version
+from tracker.store import RunLock, Store, fresh, migrate_in_child, stored_version
 from tracker.store import migrate as module
 from tracker.store.errors import StoreError, StoreForeign, StoreInUse, StoreNewer, StoreOutdated
-from tracker.store.migrate import STEPS, migrate, statements
-from tracker.store.schema import SCHEMA_VERSION
+from tracker.store.fresh import make_fresh, statements
+from tracker.store.migrate import STEPS, migrate
+from tracker.store.schema import SCHEMA_VERSION, STEPS_TABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,7 +45,7 @@ def test_a_store_is_made_private_and_once(tmp_path: Path) -> None:
         assert len(reader.streams()) == 1
 
 
-def test_the_child_makes_it_and_loads_nothing_into_the_parent(tmp_path: Path) -> None:
+def test_making_one_loads_nothing_into_the_sidecar(tmp_path: Path) -> None:
     """The sidecar's own process never sees sqlite-utils, nor what it pulls in."""
     path = tmp_path / "tracker.db"
     code = (
@@ -60,6 +61,57 @@ def test_the_child_makes_it_and_loads_nothing_into_the_parent(tmp_path: Path) ->
 
     assert found.stdout == "[]\n"
     migrate_in_child(path)  # nothing to do: no child
+
+
+def dump(path: Path) -> list[str]:
+    """Return the whole content, but for when its steps were taken."""
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE {STEPS_TABLE} SET applied_at = substr(applied_at, 11, 1)")
+    said = [
+        *connection.iterdump(),
+        *(str(connection.execute(f"PRAGMA {name}").fetchone()) for name in ("user_version", "application_id",
+          "page_size", "journal_mode", "encoding", "auto_vacuum")),
+    ]  # fmt: skip
+    connection.close()
+    return said
+
+
+def test_a_fresh_store_is_as_if_it_had_been_migrated(tmp_path: Path) -> None:
+    """To the letter; private; and what is there already is left to the migration."""
+    migrated, made = tmp_path / "migrated.db", tmp_path / "made.db"
+    migrate(migrated)
+    assert make_fresh(made)
+    assert not make_fresh(made)
+
+    assert dump(made) == dump(migrated)
+    assert stat.S_IMODE(made.stat().st_mode) == stat.S_IMODE(migrated.stat().st_mode)
+    assert migrate(made) is None
+    begun = tmp_path / "begun.db"  # cut off before its first step
+    connection = sqlite3.connect(begun)
+    connection.execute(f"CREATE TABLE {STEPS_TABLE} (migration_set TEXT, name TEXT, applied_at TEXT)")
+    connection.close()
+    assert not make_fresh(begun)
+    migrate_in_child(begun)
+    assert stored_version(begun) == SCHEMA_VERSION
+
+
+def test_a_fresh_store_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails half way leaves an empty file, and the next try makes it."""
+    path = tmp_path / "tracker.db"
+    take = fresh.take_step
+
+    def fails(connection: sqlite3.Connection, name: str, number: int) -> None:
+        take(connection, name, number)
+        if number == 3:
+            connection.execute("INSERT INTO nowhere VALUES (1)")
+
+    monkeypatch.setattr(fresh, "take_step", fails)
+    with pytest.raises(sqlite3.OperationalError, match="nowhere"):
+        make_fresh(path)
+    assert stored_version(path) == 0
+    monkeypatch.undo()
+    assert make_fresh(path)
+    assert stored_version(path) == SCHEMA_VERSION
 
 
 def test_what_the_child_says_reaches_the_user(tmp_path: Path) -> None:
@@ -87,7 +139,7 @@ def two_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def _next_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
-    real = module.resources.files
+    real = fresh.resources.files
 
     class Folder:
         def __truediv__(self, name: str) -> Folder:
@@ -99,7 +151,7 @@ def _next_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
                 return sql
             return (real("tracker.store") / "migrations" / self.name).read_text(encoding)
 
-    monkeypatch.setattr(module.resources, "files", lambda _: Folder())
+    monkeypatch.setattr(fresh.resources, "files", lambda _: Folder())
 
 
 def test_an_older_store_is_migrated_and_a_copy_is_kept(

@@ -10,6 +10,7 @@ from pathlib import Path
 from tracker.store.batch import Changes, Mark, NewStream, StoredStream, StreamBatch, StreamChange
 from tracker.store.connection import Journal
 from tracker.store.forecasts import keep_forecast
+from tracker.store.fresh import migrate_in_child
 from tracker.store.lock import WAIT_S, Owner, RunLock, own_files, running
 from tracker.store.outbox import Address, Letter, Outbox, Settled, Waiting
 from tracker.store.outcomes import (
@@ -21,7 +22,7 @@ from tracker.store.outcomes import (
     report_rows,
 )
 from tracker.store.reader import Reader, Rejected, StreamReport
-from tracker.store.schema import SCHEMA_VERSION, migrate_in_child, stored_version
+from tracker.store.schema import SCHEMA_VERSION, stored_version
 from tracker.store.writer import Writer
 
 

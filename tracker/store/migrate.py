@@ -9,29 +9,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tracker.core.errors import TrackerError
 from tracker.store.connection import open_for_migration
-from tracker.store.errors import StoreReadOnly, explained
-from tracker.store.lock import MODE, RunLock, WriteLock
-from tracker.store.schema import (
-    APPLICATION_ID,
-    SCHEMA_VERSION,
-    real,
-    require_current,
-    stored_version,
-    version_of,
-)
+from tracker.store.errors import explained
+from tracker.store.fresh import STEPS, STEPS_OF, create_private, take_step
+from tracker.store.lock import RunLock, WriteLock
+from tracker.store.schema import SCHEMA_VERSION, real, require_current, stored_version, version_of
 
 if TYPE_CHECKING:
     from sqlite_utils import Database, Migrations
-
-STEPS: Final = ("0001_initial", "0002_correction", "0003_forecast", "0004_outbox")
-"""Names of the files in migrations/, in order; the n-th one leads to schema version n."""
 
 
 def migrate(path: str | Path) -> Path | None:
@@ -42,7 +31,7 @@ def migrate(path: str | Path) -> Path | None:
     """
     place = real(path)
     stored_version(place)  # before anything is written: it may be another program's
-    _create_private(place)
+    create_private(place)
     lock = WriteLock(place)
     with explained(place, settled=False), lock.held():
         connection = open_for_migration(place)
@@ -71,7 +60,7 @@ def _apply(connection: sqlite3.Connection) -> None:
 def _steps() -> Migrations:
     from sqlite_utils import Migrations
 
-    steps = Migrations("tracker")
+    steps = Migrations(STEPS_OF)
     for number, name in enumerate(STEPS, 1):
         steps(name=name)(_step(name, number))
     return steps
@@ -87,27 +76,11 @@ class _Step:
     def __call__(self, db: Database) -> None:
         connection = db.conn
         assert connection is not None
-        text = (resources.files("tracker.store") / "migrations" / f"{self.__name__}.sql").read_text("utf-8")
-        for statement in statements(text):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {self._number}")
+        take_step(connection, self.__name__, self._number)
 
 
 def _step(name: str, number: int) -> _Step:
     return _Step(name, number)
-
-
-def statements(text: str) -> Iterator[str]:
-    """Yield the statements of a script one by one (`executescript` would commit first)."""
-    pending = ""
-    for line in text.splitlines(keepends=True):
-        pending += line
-        if sqlite3.complete_statement(pending):
-            yield pending
-            pending = ""
-    if pending.strip() and not all(row.lstrip().startswith("--") for row in pending.strip().splitlines()):
-        raise ValueError(f"a statement without its end: {pending.strip()[:80]!r}")
 
 
 def _keep_copy(connection: sqlite3.Connection, place: Path, version: int) -> Path:
@@ -120,7 +93,7 @@ def _keep_copy(connection: sqlite3.Connection, place: Path, version: int) -> Pat
         number += 1
     scratch = kept.with_name(kept.name + ".tmp")
     scratch.unlink(missing_ok=True)
-    _create_private(scratch)
+    create_private(scratch)
     connection.execute("VACUUM INTO ?", (str(scratch),))
     fd = os.open(scratch, os.O_RDONLY)
     try:
@@ -129,18 +102,6 @@ def _keep_copy(connection: sqlite3.Connection, place: Path, version: int) -> Pat
         os.close(fd)
     scratch.rename(kept)
     return kept
-
-
-def _create_private(path: Path) -> None:
-    """Make an empty file that strangers cannot read; SQLite gives its log the same permissions."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE))
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise StoreReadOnly(
-            f"{path} cannot be made ({error.strerror}). The folder must be writable for whoever ingests."
-        ) from error
 
 
 def _child(path: str) -> int:

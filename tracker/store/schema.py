@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tracker.core.errors import TrackerError
 from tracker.store.connection import open_read_only
 from tracker.store.errors import (
     StoreCorrupt,
@@ -31,9 +28,8 @@ SCHEMA_VERSION: Final = 4
 """Number of the last migration; kept in the header's user_version by the migration itself."""
 APPLICATION_ID: Final = 0x54524B31
 """Marks the file as ours ("TRK1")."""
-_STEPS_TABLE: Final = "_sqlite_migrations"
+STEPS_TABLE: Final = "_sqlite_migrations"
 """Where sqlite-utils notes which steps were taken; made before the first one."""
-_CHILD_LIMIT_S: Final = 3600.0
 
 
 def real(path: str | Path) -> Path:
@@ -50,7 +46,7 @@ def version_of(connection: sqlite3.Connection, path: Path) -> int:
         application: int = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         others: int = connection.execute(
-            "SELECT count(*) FROM sqlite_master WHERE tbl_name <> ?", (_STEPS_TABLE,)
+            "SELECT count(*) FROM sqlite_master WHERE tbl_name <> ?", (STEPS_TABLE,)
         ).fetchone()[0]
     if application == APPLICATION_ID:
         return version
@@ -60,6 +56,12 @@ def version_of(connection: sqlite3.Connection, path: Path) -> int:
             "give [store] path another name."
         )
     return 0
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Tell whether a database has no table at all."""
+    found: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return found == 0
 
 
 @contextmanager
@@ -116,30 +118,3 @@ def require_file(path: Path) -> None:
         raise StoreError(f"the folder {path.parent} does not exist. Create it, or change [store] path.")
     if path.exists() and not path.is_file():
         raise StoreCorrupt(f"{path} is no regular file; [store] path must name one.")
-
-
-def migrate_in_child(path: str | Path) -> None:
-    """Bring the store at a path to `SCHEMA_VERSION`, making it where there is none.
-
-    The work is done by a child process, for it loads much that a sidecar must not carry. Where nothing
-    is to be done no child is started.
-    """
-    place = real(path)
-    if stored_version(place) == SCHEMA_VERSION:
-        return
-    try:
-        child = subprocess.run(
-            [sys.executable, "-P", "-m", "tracker.store.migrate", str(place)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_CHILD_LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise StoreError(f"the migration of {place} took longer than {_CHILD_LIMIT_S:.0f} s.") from error
-    if child.returncode == 1:
-        raise TrackerError(child.stderr.decode("utf-8", "replace").strip())
-    if child.returncode != 0:
-        tail = child.stderr.decode("utf-8", "replace").strip()[-2000:]
-        raise StoreError(f"the migration of {place} failed (exit status {child.returncode}): {tail}")
-    require_current(stored_version(place), place)
