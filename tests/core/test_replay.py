@@ -14,9 +14,10 @@ from tests.test_ledger_simulated import read, settings_of
 from tracker.core.book import Book
 from tracker.core.facts import Facts
 from tracker.core.records import Reading
-from tracker.core.replay import Replay, StepSample
+from tracker.core.replay import Replay
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
+from tracker.core.step_samples import StepSample
 from tracker.core.summary import snapshot
 
 

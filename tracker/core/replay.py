@@ -12,80 +12,32 @@ of the last time that the book was opened.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, cast
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from tracker.core.book import Book, Entry, Marks, Opened
 from tracker.core.close import close
-from tracker.core.corrections import Correction
-from tracker.core.facts import Facts, Stream
+from tracker.core.facts import Facts
 from tracker.core.fold import Fold
 from tracker.core.fold_many import take
 from tracker.core.history import NEVER_US, Growing
 from tracker.core.lineage import extend
+from tracker.core.past import Past, RecentMarks
 from tracker.core.pieces import is_training
-from tracker.core.records import Event, Kind, Reading, SchedulerRow
+from tracker.core.records import Event, Kind, Reading
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
+from tracker.core.step_samples import StepSample, StepSamples
 from tracker.core.summary import Judged, judge, line_of, step_time, summed
 
 MS_US: Final = 1000
 _MARK_EVERY: Final = 2048
 """Readings between two marks of the attempt that runs, at least."""
-_MARKS_KEPT: Final = 64
-_WHOLE: Final = " whole"
-"""How the book names marks of attempts that others followed."""
 _LIGHT: Final = frozenset({
     Kind.SAVE_START, Kind.SAVE_END, Kind.SAVE_DURABLE, Kind.EVAL_START, Kind.EVAL_END, Kind.NOTE, Kind.SIGN,
 })  # fmt: skip
 """Events that change the running attempt's own fold, and nothing else."""
-
-
-class StepSample(NamedTuple):
-    """What a snapshot as of a reading says step by step; None: unknown."""
-
-    at_us: int
-    """The first whole millisecond at which the reading is known."""
-    step: int | None
-    tokens_net: int | None
-    tokens_processed: int | None
-    step_time_s: float | None
-
-
-@dataclass(slots=True)
-class StepSamples:
-    """Many of them, a list for each of their fields; no moment twice, in order."""
-
-    at_us: list[int] = field(default_factory=list)
-    steps: list[int | None] = field(default_factory=list)
-    tokens_net: list[int | None] = field(default_factory=list)
-    tokens_processed: list[int | None] = field(default_factory=list)
-    step_times_s: list[float | None] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        """Return how many."""
-        return len(self.at_us)
-
-    def __iter__(self) -> Iterator[StepSample]:
-        """Yield them one by one."""
-        return map(StepSample, *self.columns())
-
-    def columns(self) -> tuple[list[int], ...]:
-        """Return the lists, in the order of the fields of a `StepSample`."""
-        return cast(
-            "tuple[list[int], ...]",
-            (self.at_us, self.steps, self.tokens_net, self.tokens_processed, self.step_times_s),
-        )
-
-    def append(self, sample: StepSample) -> None:
-        """Add one; it takes the place of one of the same moment."""
-        columns = self.columns()
-        if self.at_us and self.at_us[-1] == sample.at_us:
-            for column in columns:
-                column.pop()
-        for column, value in zip(columns, sample, strict=True):
-            column.append(cast("int", value))
 
 
 class Stop(NamedTuple):
@@ -98,95 +50,12 @@ class Stop(NamedTuple):
     """Whether something besides readings has happened since the moment before it."""
 
 
-@dataclass(slots=True)
-class _File:
-    """One stream and its segments as they grow."""
-
-    stream: Stream
-    growing: list[Growing]
-
-    def now(self, as_of_us: int) -> Stream:
-        """Return it as `history.known` does."""
-        kept = []
-        past = False
-        for one in self.growing:
-            seen = one.whole.seen_at_us
-            if seen is None:
-                if not past:
-                    kept.append(one.whole)
-            elif seen <= as_of_us:
-                kept.append(one.whole)
-            else:
-                past = True
-                if one.begun:
-                    kept.append(one.segment)
-        return replace(self.stream, segments=tuple(kept))
-
-
-class _Past:
-    """The facts of a moment that moves forward: what `Book.open` reads."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self.rows = list(facts.scheduler_rows())
-        self.said = list(facts.corrections())
-        self.as_of_us = 0
-        self.files: list[_File] = []
-        for stream in facts.streams():
-            ends = [segment.first_offset for segment in stream.segments[1:]]
-            spans = zip(stream.segments, [*ends, None], strict=True)
-            self.files.append(
-                _File(stream, [Growing(facts, stream.stream_id, segment, end) for segment, end in spans])
-            )
-        self.readings = facts.readings
-        self.events = facts.events
-
-    def streams(self) -> Sequence[Stream]:
-        """Return the streams as they stood."""
-        return [file.now(self.as_of_us) for file in self.files]
-
-    def scheduler_rows(self) -> Sequence[SchedulerRow]:
-        """Return all rows: the book knows what to make of later ones."""
-        return self.rows
-
-    def corrections(self) -> Sequence[Correction]:
-        """Return all of them, likewise."""
-        return self.said
-
-
-class _Recent:
-    """Marks of the attempt that runs, in memory: a resume that cuts it need not fold it from its start."""
-
-    def __init__(self) -> None:
-        self._key = ""
-        self._held: list[tuple[str, int, int, bytes]] = []
-
-    def best(self, key: str, digest: str, *, step: int | None, at_us: int | None) -> bytes | None:
-        """Return the latest mark that lies within the bounds."""
-        if key != self._key:
-            return None
-        for own, to_step, to_us, body in reversed(self._held):
-            if own == digest and (step is None or to_step <= step) and (at_us is None or to_us <= at_us):
-                return body
-        return None
-
-    def put(self, key: str, digest: str, *, step: int, at_us: int, body: bytes) -> None:
-        """Remember a fold, and forget other attempts' and some of the older ones."""
-        if key.endswith(_WHOLE):
-            return
-        if key != self._key:
-            self._key, self._held = key, []
-        self._held.append((digest, step, at_us, body))
-        if len(self._held) > _MARKS_KEPT:
-            del self._held[: _MARKS_KEPT // 2 : 2]
-
-
 class Replay:
     """A run's past, read forward once. Its facts must not change meanwhile."""
 
     def __init__(self, settings: Settings, facts: Facts, *, marks: Marks | None = None) -> None:
-        self._book = Book(settings, marks=marks if marks is not None else _Recent())
-        self._past = _Past(facts)
+        self._book = Book(settings, marks=marks if marks is not None else RecentMarks())
+        self._past = Past(facts)
         self._waiting = sorted(
             (one for file in self._past.files for one in file.growing if one.whole.seen_at_us is not None),
             key=lambda one: one.begins_us,
