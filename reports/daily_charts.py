@@ -127,7 +127,6 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
     if plan is not None and plan.start_us is not None and plan.finish_us is not None and target:
         line = ((float(plan.start_us), 0.0), (float(plan.finish_us), target))
         lines.append(Line(points=line, role="plan", dashed=True))
-        words.append(_on_plan(line, above=daily.pace in ("behind", "far behind", "on plan")))
         start, ends = min(start, float(plan.start_us)), [*ends, float(plan.finish_us)]
     q = f.finish_us if f is not None and f.basis in ("measured", "plan") else None
     if q is not None and q.p10 is not None and q.p50 is not None and q.p90 is not None and target:
@@ -141,6 +140,10 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
     lines.append(Line(points=tuple(points), role="run"))
     marks.append(Mark(x=points[-1][0], y=done, role="run", label=short(done)))
     top = max([done, *([target] if target else [])])
+    if lines[0].role == "plan":
+        wide = max(ends) - start
+        above = daily.pace in ("behind", "far behind", "on plan")
+        words.append(_on_plan(lines[0].points, above=above and _room_left(lines[0].points, start, wide)))
     panel = Panel(
         x=time_axis(start, max(ends), when, most=5),
         y=from_zero(top, short),
@@ -173,6 +176,11 @@ def _on_plan(line: Sequence[tuple[float, float]], *, above: bool) -> Words:
     if above:
         return Words(x=x0 + 0.5 * (x1 - x0), y=y0 + 0.57 * (y1 - y0), text="plan", role="plan", anchor="end")
     return Words(x=x0 + 0.6 * (x1 - x0), y=y0 + 0.52 * (y1 - y0), text="plan", role="plan")
+
+
+def _room_left(line: Sequence[tuple[float, float]], start: float, wide: float) -> bool:
+    """Tell whether a word fits between the axis and the middle of a line."""
+    return (line[0][0] + line[1][0]) / 2 - start > 0.15 * wide
 
 
 def _fan(

@@ -113,8 +113,8 @@ def _spent_words(daily: Daily) -> list[str]:
         found.append(f"What stops cost, in GPU-hours with redone work and restart: {told}.")
     if daily.snapshot.state == "stalled":
         found.append(
-            f"The stall that lasts is no stop yet: it is in the {_hours(day.gpu_us['tail'])} GPU-hours after the "
-            "last step."
+            f"The stall that lasts is no stop yet: it is in the {_hours(day.gpu_us['tail'])} GPU-hours after "
+            "the last step."
         )
     return found
 

@@ -180,7 +180,7 @@ def _runs_above(panel: Panel, at: float) -> bool:
     """Tell whether a line runs just above a rule's left end, and none just below it."""
     span, edge = panel.y.high - panel.y.low, panel.x.low + 0.3 * (panel.x.high - panel.x.low)
     off = [(y - at) / span for line in panel.lines for x, y in line.points if x <= edge]
-    return any(0 <= far < _NEAR for far in off) and not any(-_NEAR < far < 0 for far in off)
+    return any(0 < far < _NEAR for far in off) and not any(-_NEAR < far < 0 for far in off)
 
 
 def _bars(axes: Any, bars: Sequence[Bar]) -> None:
@@ -252,7 +252,7 @@ def _ends(axes: Any, panel: Panel) -> None:
         along = (x - panel.x.low) / (panel.x.high - panel.x.low)
         right = along > 0.8
         side = (-4, "right") if right else (5, "left")
-        up = 4 if right else -4 if isinstance(item, Mark) else 0
+        up = 4 if right else 0 if at < _APART_PT else -4 if isinstance(item, Mark) else 0
         if item.role == "run" and right and y < 0.95 * panel.y.ticks[-1].at:
             # below the line, where what it is compared with does not run
             side, up = ((3, "left"), -12) if along < _ROOM_RIGHT else ((0, "right"), -18)

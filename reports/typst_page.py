@@ -30,6 +30,9 @@ _LONG_CELL: Final = 56
 """Rows with such a cell take two lines: their table may go on on the next page."""
 _TOGETHER: Final = re.compile(r"(?<=\d) (?=(?:%|h|min|s|days?|hours?|points|MWh|GPU|TFLOP/s|[A-Z]{3})\b|%)")
 _MISSING: Final = "\N{WHITE SQUARE}"
+_BOXES: Final = (
+    f"{_MISSING} stands for a character that the fonts of this PDF do not have; HTML and text hold it."
+)
 
 
 def document(page: Page, *, paper: Paper) -> dict[str, Any]:
@@ -195,7 +198,9 @@ def _set(data: dict[str, Any], **more: Any) -> Any:
     import typst
 
     fonts = _fonts()
-    ready = _each(_drawn(data), _printable(fonts / "DejaVuSans.ttf"))
+    missed: set[str] = set()
+    ready = _each(_drawn(data), _printable(fonts / "DejaVuSans.ttf", missed))
+    ready |= {"title": clean(data["title"]), "boxes": _BOXES if missed else ""}
     return typst.compile(
         resources.files("reports").joinpath("page.typ").read_bytes(),
         sys_inputs={"page": json.dumps(ready)},
@@ -229,18 +234,25 @@ def _drawn(data: Any) -> Any:
     return made
 
 
-def _printable(font: Path) -> Callable[[str], str]:
-    """Return what makes text printable: no control, no character without a glyph, no unit on its own line."""
+def _printable(font: Path, missed: set[str]) -> Callable[[str], str]:
+    """Return what makes text printable: no control, no character without a glyph, no unit on its own line.
+
+    Characters without a glyph are added to `missed`.
+    """
     from matplotlib.ft2font import FT2Font
 
     known = frozenset(FT2Font(str(font)).get_charmap()) | {ord("\n")}
 
+    def boxed(text: str) -> str:
+        lacking = {c for c in text if ord(c) not in known}
+        missed.update(lacking)
+        return "".join(_MISSING if c in lacking else c for c in text) if lacking else text
+
     def printable(text: str) -> str:
         if text.startswith("<?xml"):
             head, _, rest = text.partition("<svg")
-            return head + "<svg" + "".join(c if ord(c) in known else _MISSING for c in rest)
-        shown = "".join(c if ord(c) in known else _MISSING for c in clean(text))
-        return _TOGETHER.sub("\N{NO-BREAK SPACE}", shown)
+            return head + "<svg" + boxed(rest)
+        return _TOGETHER.sub("\N{NO-BREAK SPACE}", boxed(clean(text)))
 
     return printable
 

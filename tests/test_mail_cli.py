@@ -206,7 +206,9 @@ def test_check_names_a_mail_server_that_is_not_there(call: Callable[..., Result]
         pass
     done = call(mail(port), "check", "--json")
 
-    assert findings(done, "mail") == [("wrong", f"127.0.0.1:{port}: Connection refused")]
+    assert findings(done, "mail") == [
+        ("wrong", f"127.0.0.1:{port}: Connection refused. See report.mail.host and port")
+    ]
     assert done.exit_code == 1
 
 

@@ -193,7 +193,10 @@ def test_an_ending_that_is_none_of_ours_is_told(config: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(errno.ENOSPC, "No space left on device"), (errno.EACCES, "Permission denied")],
+    [
+        (errno.ENOSPC, "No space left on device. Make room there, and call it again"),
+        (errno.EACCES, "Permission denied"),
+    ],
     ids=["full", "not writable"],
 )
 def test_a_folder_that_takes_nothing_is_told_with_the_file(

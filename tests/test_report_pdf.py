@@ -150,6 +150,8 @@ def test_a_character_without_a_glyph_is_a_box() -> None:
     text = words(opened(pdf(page)))
 
     assert "run □ □□/“x”" in text
+    assert "□ stands for a character that the fonts of this PDF do not have" in text.replace("\n", " ")
+    assert "stands for a character" not in words(opened(pdf(replace(page, run="run x"))))
 
 
 def test_a_drawing_gives_the_same_svg_each_time() -> None:

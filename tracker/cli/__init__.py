@@ -6,6 +6,7 @@ small. Exit status: 0 done, 1 our or the world's failure, 2 a wrong call, 130 in
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -158,6 +159,8 @@ def printable(text: str) -> str:
 def _told(error: OSError) -> str:
     """Return an error of the system as a sentence."""
     what = error.strerror or str(error) or type(error).__name__
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what += ". Make room there, and call it again"
     return f"{error.filename}: {what}" if error.filename else what
 
 

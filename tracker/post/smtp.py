@@ -192,7 +192,12 @@ class MailServer:
                 _log_in_plain(server, mail.user, password)
         except smtplib.SMTPAuthenticationError as error:
             said = _text(error.smtp_code, error.smtp_error)
-            raise ServerTrouble("login", f"{place} refused the login of {mail.user!r}: {said}") from None
+            held = mail.password_file or f"the environment's {mail.password_env}"
+            raise ServerTrouble(
+                "login",
+                f"{place} refused the login of {mail.user!r}: {said}. Mend report.mail.user, or the password "
+                f"in {held}",
+            ) from None
         except (smtplib.SMTPNotSupportedError, smtplib.SMTPException) as error:
             if isinstance(error, smtplib.SMTPServerDisconnected):
                 raise
@@ -249,15 +254,18 @@ def _trouble(place: str, error: Exception) -> ServerTrouble:
     if isinstance(error, ssl.SSLError):
         return ServerTrouble("tls", f"{place}: no TLS with it ({error.reason or 'see its port'})")
     if isinstance(error, TimeoutError) or "timed out" in str(error):
-        return ServerTrouble("timeout", f"{place}: it did not answer in time")
+        return ServerTrouble("timeout", f"{place}: it did not answer in time. See report.mail.port")
     if isinstance(error, smtplib.SMTPConnectError | smtplib.SMTPHeloError | smtplib.SMTPResponseException):
         return ServerTrouble("protocol", f"{place}: {_text(error.smtp_code, error.smtp_error)}")
     if isinstance(error, smtplib.SMTPServerDisconnected):
         return ServerTrouble("network", f"{place}: it closed the connection")
     if isinstance(error, socket.gaierror):
-        return ServerTrouble("network", f"{place}: no such machine is known ({error.strerror})")
+        return ServerTrouble(
+            "network", f"{place}: no such machine is known ({error.strerror}). See report.mail.host"
+        )
     if isinstance(error, OSError):
-        return ServerTrouble("network", f"{place}: {error.strerror or type(error).__name__}")
+        said = error.strerror or type(error).__name__
+        return ServerTrouble("network", f"{place}: {said}. See report.mail.host and port")
     return ServerTrouble("protocol", f"{place}: {type(error).__name__}: {str(error)[:_SAID]}")
 
 
