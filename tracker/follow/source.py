@@ -6,6 +6,7 @@ time where the system lets it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -24,6 +25,11 @@ _OTHER_PACKINGS: Final = {
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KEEP_BYTES: Final = LINE_BYTES + 2 * BLOCK_BYTES
 """How far back a gzip source can read without starting again: one kept line."""
+_LONG_BLOCKS: Final = 16
+"""Whole blocks read one after another that are catching up, not following."""
+_FOLIO_BYTES: Final = 4 << 20
+"""The kernel keeps pages in groups up to half of this, and lets go of whole ones only."""
+_forget = getattr(os, "posix_fadvise", None)
 
 
 class Unreadable(Exception):
@@ -77,16 +83,39 @@ def source_of(fd: int) -> PlainSource | GzipSource:
 
 
 class PlainSource:
-    """A file read as it is."""
+    """A file read as it is.
 
-    __slots__ = ("fd",)
+    Read through at length, as after a long pause, it leaves the page cache behind us as it found it, more or
+    less: the job's own data belong there.
+    """
+
+    __slots__ = ("_at", "_blocks", "_end", "_since", "fd")
     complete = True
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self._at = self._end = self._since = self._blocks = 0
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to ``size`` bytes at ``position``."""
+        data = self._read(position, size)
+        if size >= BLOCK_BYTES:
+            self._leave_behind(position, len(data))
+        return data
+
+    def _leave_behind(self, position: int, length: int) -> None:
+        """Let go of what was read of a long stretch before this block."""
+        goes_on = self._at < position <= self._end and length >= BLOCK_BYTES
+        self._blocks = self._blocks + 1 if goes_on else 0
+        if not goes_on:
+            self._since = position
+        self._at, self._end = position, position + length
+        if self._blocks > _LONG_BLOCKS and _forget is not None:
+            with contextlib.suppress(OSError):
+                _forget(self.fd, self._since, position - self._since, os.POSIX_FADV_DONTNEED)
+            self._since = max(0, position - _FOLIO_BYTES)
+
+    def _read(self, position: int, size: int) -> bytes:
         data = os.pread(self.fd, size, position)
         if len(data) < size and data:
             # A signal or a network file system may cut a read short of the end.
