@@ -19,6 +19,7 @@ from tracker.core.summary import snapshot
 from tracker.interfaces import Clock, Collector
 from tracker.marks import StoredMarks
 from tracker.store import Reader, RunLock, Writer, migrate_in_child
+from tracker.store.errors import StoreReadOnly
 from tracker.store.lock import WAIT_S
 from tracker.vitals import SourceVitals, Vitals
 
@@ -92,6 +93,8 @@ class OpenWork:
         """
         self._writer.look()
         done = self._intake.poll(enough=enough)
+        if done.broken:
+            raise StoreReadOnly(done.problem or "the store cannot be written")
         return done.more, done.problem or ""
 
     def read_all(self, *, final: bool, told: Callable[[Progress], None] | None = None) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.torture.nursery import Life, Nursery
+from tracker.leash import Leash
 
 TRACKER = (sys.executable, "-P", "-c", "from tracker.cli import main\nmain()")
 _BLIND = "from tracker.outlook import Outlook\nOutlook.begin = lambda self, as_of_us: None\n"
@@ -46,16 +47,19 @@ class Sidecar:
         self.begun = time.monotonic()
         code = TRACKER[-1] if foresees else _BLIND + TRACKER[-1]
         self.process: subprocess.Popen[bytes] | Life
+        self._leash: Leash | None = None
         if nursery is not None:
             self.process = nursery.begin(
                 folder, self._said, config=config, foresees=foresees, clock_s=clock_s
             )
             return
+        self._leash = Leash()
         self.process = subprocess.Popen(
             [*under, *TRACKER[:-1], code, "run", "--config", config],
             cwd=folder, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._out,
-            env={**_ENV, "PYTHONPATH": str(_ROOT)},
+            env={**_ENV, "PYTHONPATH": str(_ROOT)}, pass_fds=self._leash.fds,
         )  # fmt: skip
+        self._leash.hold(self.process)
 
     @property
     def said(self) -> str:
@@ -117,7 +121,7 @@ class Sidecar:
         """SIGKILL."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        self._out.close()
+        self._let_go()
 
     def stop(self, limit_s: float = 30.0) -> int:
         """SIGTERM; return its status."""
@@ -139,6 +143,11 @@ class Sidecar:
             with contextlib.suppress(OSError):
                 self.process.kill()
             self.process.wait()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._leash is not None:
+            self._leash.let_go()
         self._out.close()
 
 

@@ -70,3 +70,5 @@ class Pass:
     """There is more to read now: call again without waiting."""
     problem: str | None = None
     """The store could not be written, for now."""
+    broken: bool = False
+    """Not for want of room or of a turn: what is open of it is no good any more, and keeps its disk busy."""

@@ -20,7 +20,7 @@ from tracker.ingest.pending import Pending
 from tracker.ingest.plan import Detect, plans, renumbered, source_keys
 from tracker.interfaces import Clock, Collector
 from tracker.store import Writer, own_files
-from tracker.store.errors import PASSING, StoreError
+from tracker.store.errors import PASSING, StoreError, StoreReadOnly
 from tracker.store.writer import SOURCES
 
 FLUSH_ROWS: Final = 5_000
@@ -145,7 +145,7 @@ class Ingest:
             self._problem = str(error)
             self._documents.close()
             self._logs.close()
-            return Pass(problem=self._problem)
+            return Pass(problem=self._problem, broken=isinstance(error, StoreReadOnly))
         self._problem = None
         return found
 
