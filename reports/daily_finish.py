@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports.daily_verdict import young
-from reports.daily_words import Dates, apart, length, money, points, short, signed, whole_per_cent
+from reports.daily_words import Dates, apart, every, length, money, points, short, signed, whole_per_cent
 from reports.numbers import UNKNOWN, count, hours, per_cent, scaled
 from reports.page import Block, KeyFigure, KeyFigures, Paragraph, Tone
 from reports.tables import Table
@@ -202,7 +202,7 @@ def _interruptions(daily: Daily) -> KeyFigure | None:
         name="Unexpected stops",
         value=count(unexpected),
         change=f"{daily.day.unexpected} in the last day" if daily.day is not None else "",
-        convention=f"one every {hours(mtbf)} h" if mtbf is not None else "none so far",
+        convention=f"one every {every(mtbf)}" if mtbf is not None else "none so far",
     )
 
 

@@ -13,6 +13,7 @@ from reports.daily_words import (
     a_cause,
     brief,
     cause,
+    every,
     many,
     minus,
     money,
@@ -224,9 +225,8 @@ def _attempts_words(daily: Daily, when: Dates) -> str:
     rate = daily.failures
     if rate is not None and rate.rate.job_hours is not None:
         low, high = (rate.widened or rate.rate).job_hours_interval
-        text += (
-            f". One every {hours(rate.rate.job_hours)} h of the job (90 %: {hours(low)} to {hours(high)} h)"
-        )
+        reach = f"{every(low)} to {every(high)}" if high is not None else f"more than {every(low)}"
+        text += f". One every {every(rate.rate.job_hours)} of the job (90 %: {reach})"
         if rate.rate.device_hours is not None:
             text += f", {hours(rate.rate.device_hours)} hours of a GPU"
     elif s.mtbf.device_hours_ci90[0] is not None:

@@ -14,6 +14,7 @@ from reports.daily_words import (
     Dates,
     brief,
     cause,
+    every,
     length,
     many,
     money,
@@ -167,7 +168,7 @@ def _advice_words(daily: Daily) -> str:
         return ""
     text = (
         f"Checkpoints: one every {given.interval_min:.0f} min of training now, and each stalls it for "
-        f"{brief((given.stall_min or 0.0) * 60)}. With a stop every {hours((a.mtbf_min or 0.0) / 60)} h the "
+        f"{brief((given.stall_min or 0.0) * 60)}. With a stop every {every((a.mtbf_min or 0.0) / 60)} the "
         f"best interval is {a.best_interval_min:.0f} min"
     )
     if a.best_interval_range_min is not None and a.best_interval_range_min[1] is not None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reports.numbers import UNKNOWN, per_cent, scaled
+from reports.numbers import UNKNOWN, hours, per_cent, scaled
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NUMBERS: Final = (
@@ -199,6 +199,15 @@ def minus(text: str) -> str:
     if text.startswith("-") and not any(c in "123456789" for c in text):
         return text[1:]
     return text.replace("-", "−")
+
+
+def every(job_hours: float) -> str:
+    """Return how far apart things are, in the unit that reads best.
+
+    >>> every(0.453), every(17.94)
+    ('27 min', '17.9 h')
+    """
+    return f"{job_hours * 60:.0f} min" if job_hours < 1.5 else f"{hours(job_hours)} h"
 
 
 def share_of(part: float, whole: float) -> str:

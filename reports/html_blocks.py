@@ -71,7 +71,16 @@ def block(one: Block, *, level: int = 3) -> str:
 def paragraph(one: Paragraph) -> str:
     """Return sentences, marked where they are good or bad news."""
     style = "" if one.tone == "plain" else f' class="said {one.tone}"'
-    return f"<p{style}>{sign(one.tone)}{lines(one.text)}</p>"
+    return f"<p{style}>{sign(one.tone)}{together(lines(one.text))}</p>"
+
+
+def together(markup: str) -> str:
+    """Return HTML whose numbers keep their per-cent sign on the same line.
+
+    >>> together("61 % of it")
+    '61&nbsp;% of it'
+    """
+    return markup.replace(" %", "&nbsp;%")
 
 
 def lines(words: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reports.html_blocks import lines, section, sign, text
+from reports.html_blocks import lines, section, sign, text, together
 from reports.html_script import SCRIPT, digest
 from reports.html_style import STYLE
 from reports.page import Page
@@ -84,7 +84,8 @@ def pill(state: str) -> str:
 
 def verdict(page: Page) -> str:
     """Return the sentence that everything else explains."""
-    return f'<p class="verdict {page.tone}" role="status">{sign(page.tone)}{lines(page.verdict)}</p>'
+    said = together(lines(page.verdict))
+    return f'<p class="verdict {page.tone}" role="status">{sign(page.tone)}{said}</p>'
 
 
 def navigation(parts: list[tuple[str, str]]) -> str:

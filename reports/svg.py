@@ -7,6 +7,7 @@ are made for a width in pixels and drawn at that size, so that words stay readab
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
 from typing import Final
@@ -21,6 +22,8 @@ _FLATTER: Final = 0.75
 _TALLER: Final = 1.55
 """A narrow one is higher."""
 _LINE: Final = 15.0
+_ROW: Final = 14.0
+"""Least height of a row with a name."""
 _LABELLED_RIGHT: Final = 0.34
 """Labels at the ends of lines take at most this share of the width."""
 _TICK: Final = 160
@@ -44,6 +47,8 @@ def svg(figure: Figure, *, width: int = WIDE) -> str:
         height *= len(drawing.panels)
     count = max(1, len(drawing.panels))
     gap = 18.0
+    least = max((_least(panel) for panel in drawing.panels), default=0.0)
+    height = max(height, least if beside else least * count + gap * (count - 1))
     parts: list[str] = []
     for number, panel in enumerate(drawing.panels):
         if beside:
@@ -52,11 +57,29 @@ def svg(figure: Figure, *, width: int = WIDE) -> str:
         else:
             each = (height - gap * (count - 1)) / count
             place = (0.0, number * (each + gap), float(width), each)
+            panel = _named(panel, drawing.panels[0])
         parts += _panel(panel, place)
     return (
         f'<svg viewBox="0 0 {width} {n(height)}" width="{width}" height="{n(height)}" role="img" '
         f'aria-label="{escaped(figure.alt)}">{"".join(parts)}</svg>'
     )
+
+
+def _named(panel: Panel, first: Panel) -> Panel:
+    """Return a panel whose rows, named once where they stand beside the first one's, have their names."""
+    ticks = panel.y.ticks
+    if not panel.y.flipped or len(ticks) != len(first.y.ticks) or any(tick.text for tick in ticks):
+        return panel
+    named = tuple(replace(tick, text=other.text) for tick, other in zip(ticks, first.y.ticks, strict=True))
+    return replace(panel, y=replace(panel.y, ticks=named))
+
+
+def _least(panel: Panel) -> float:
+    """Return the height that a panel of rows needs, so that each row can be named."""
+    if not panel.y.flipped:
+        return 0.0
+    rows = panel.y.high - panel.y.low
+    return rows * _ROW + _ticks_height(panel.x) + (_LINE + 6 if panel.title else 0.0) + 5.0
 
 
 def _panel(panel: Panel, place: tuple[float, float, float, float]) -> list[str]:

@@ -160,8 +160,10 @@ def _of_bars(bars: tuple[Bar, ...], box: Box, end: float, kept: _Labels) -> Iter
                 place = (x1 + 5, x1 + 5, "start", "ink")
             elif x0 - 5 - size >= box.left:
                 place = (x0 - 5, x0 - 5 - size, "end", "ink")
-            else:
+            elif x1 - x0 >= size + 12:
                 place = (x1 - 6, x1 - 6 - size, "end", "ink" if bar.outline else "paper")
+            else:
+                place = (end, end - size, "end", "ink")
             at, left, anchor, role = place
             if kept.free(left, middle, size):
                 kept.take(left, middle, size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
@@ -82,6 +83,43 @@ def test_many_bars_say_the_same_in_fewer_words() -> None:
 
     assert max(ends) == pytest.approx(x + width, abs=0.2)
     assert len(svg(figure(panel))) < 20_000
+
+
+def waterfall(title: str, names: Sequence[str]) -> Panel:
+    """Rows as those of GPU-hours, each with a long label at a short bar."""
+    return Panel(
+        title=title,
+        x=Axis(low=0, high=13),
+        y=Axis(
+            low=-0.6,
+            high=len(names) - 0.4,
+            flipped=True,
+            ticks=tuple(Tick(at=float(n), text=name) for n, name in enumerate(names)),
+        ),
+        bars=tuple(
+            Bar(x0=9 - n, x1=10 - n, y0=n - 0.36, y1=n + 0.36, role="lost", label="14,033 · 64.7 %")
+            for n in range(len(names))
+        ),
+    )
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW], ids=["on a desk", "on a phone"])
+def test_each_row_has_its_name_and_its_whole_label(width: int) -> None:
+    """Of two panels side by side the first has the names; one under the other both have."""
+    names = ["allocated", *(f"part {n}" for n in range(8))]
+    panels = (waterfall("Last day", names), waterfall("Whole run", [""] * len(names)))
+    one = Figure(
+        name="f", alt="a", caption="c", drawing=Drawing(panels=panels, beside=True, height_ratio=0.3)
+    )
+    said = re.findall(
+        r'<text x="([0-9.]+)" y="[0-9.]+"( text-anchor="end")?[^>]*>([^<]*)<', svg(one, width=width)
+    )
+    labels = [(float(x), bool(end)) for x, end, text in said if "%" in text]
+    size = width_of("14,033 · 64.7 %")
+
+    assert [text for *_, text in said].count("part 3") == (1 if width == WIDE else 2)
+    assert len(labels) == 2 * len(names)
+    assert all(x - size >= 0 if end else x + size <= width for x, end in labels)
 
 
 def test_words_never_lie_on_each_other() -> None:
