@@ -35,6 +35,7 @@ from tests.simulator.configure import config
 from tests.simulator.live import write
 from tests.simulator.machine import simulate
 from tests.simulator.parameters import preset
+from tracker.vitals import ChannelVitals, JobVitals, ReportVitals, SourceVitals, Vitals
 
 COMMAND = [sys.executable, "-P", "-c", "from tracker.cli import main\nmain()"]
 LIMITS_MS = {1: 5.0, 100: 40.0, 1000: 300.0}
@@ -74,12 +75,13 @@ def serve(folder: Path, number: int, tls: bool) -> None:
     from tracker.exporter import Exporter
     from tracker.pages import HtmlPages
     from tracker.serve import Server
-    from tracker.vitals import SourceVitals, Vitals
     from tracker.webconfig import WebConfig
 
     loaded, clock = app.load_config(folder / "run.toml"), SystemClock()
-    snapshot = app.snapshot_now(loaded, as_of_us=int((folder / "now_us").read_text()))
-    vitals = Vitals(ready=True, store_up=True, sources=(SourceVitals(number=1, up=True, files=3),))
+    snapshot = app.forecast_now(loaded, as_of_us=int((folder / "now_us").read_text())).snapshot
+    assert snapshot.attempts, "the page would be empty"
+    assert snapshot.forecast is not None
+    vitals = full_vitals(int((folder / "now_us").read_text()))
     exporter = Exporter(version="bench", clock=clock)
     answers = Answers(exporter, HtmlPages("bench"), clock=clock)
 
@@ -107,6 +109,28 @@ def serve(folder: Path, number: int, tls: bool) -> None:
 
     threading.Thread(target=keep_on, daemon=True).start()
     sys.stdin.read()
+
+
+def full_vitals(now_us: int) -> Vitals:
+    """Return what a sidecar with two sources, a report, mail and a webhook tells of itself."""
+    return Vitals(
+        ready=True, store_up=True, read_lines=10**6, read_bytes=10**8, stored_readings=10**5,
+        rejects={"no number": 3, "cut short": 1}, last_pass_us=now_us, snapshot_s=0.01,
+        store_bytes=10**7, wal_bytes=10**6, disk_free_bytes=10**11, disk_size_bytes=10**12,
+        sources=tuple(
+            SourceVitals(number=number, collector="megatron", shown="logs/*.log", up=True, files=3)
+            for number in (1, 2)
+        ),
+        jobs=tuple(
+            JobVitals(name=name, last_success_us=now_us, last_duration_s=0.1)
+            for name in ("checkpoint", "report_check", "report_daily")
+        ),
+        channels=tuple(
+            ChannelVitals(channel=name, sent=5, last_sent_us=now_us, failures={"timeout": 1})
+            for name in ("mail", "webhook oncall")
+        ),
+        reports=(ReportVitals(schedule="daily", last_made_us=now_us, next_us=now_us),),
+    )  # fmt: skip
 
 
 class Server:
@@ -289,6 +313,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--scrapes", type=int, default=60)
     options.add_argument("--seconds", type=float, default=60)
+    options.add_argument("--part", choices=("alone", "crowd", "sidecar"), help="only this one")
     options.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
     asked = options.parse_args()
     if asked.serve:
@@ -298,10 +323,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepared(folder)
-        alone(folder, asked.scrapes)
-        crowd(folder, asked.scrapes)
-        for number, web in ((1, False), (1, True), (20, False)):
-            sidecar(folder, number, asked.seconds, web=web)
+        if asked.part in {None, "alone"}:
+            alone(folder, asked.scrapes)
+        if asked.part in {None, "crowd"}:
+            crowd(folder, asked.scrapes)
+        if asked.part in {None, "sidecar"}:
+            for number, web in ((1, False), (1, True), (20, False)):
+                sidecar(folder, number, asked.seconds, web=web)
     print(f"load of the machine after: {os.getloadavg()[0]:.1f}")
     return 1 if broken else 0
 

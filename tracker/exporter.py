@@ -129,12 +129,9 @@ class Exporter:
         parts.append(encode(self._of_process))
         body = b"".join(parts)
         if packed:
-            body = gzip.compress(body, compresslevel=1 if len(body) > _LARGE else 5, mtime=0)
+            body = gzip.compress(body, compresslevel=1, mtime=0)  # a tenth more bytes in half the time
         at_s = self._clock.monotonic_s() if self._clock is not None else 0.0
         return _Made(body, at_s, at_s - began_s)
-
-
-_LARGE: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ NOW: Final = (
     Panel(
         kind="stat",
         title="GPU-hours lost in a day",
-        unit="h",
+        unit="short",
         wide=4,
         tall=4,
         decimals=0,
@@ -95,7 +95,7 @@ RUNS: Final = (
             "Value #E": ("later than the plan", "s"),
             "Value #F": ("finish, even odds", "dateTimeAsIso"),
             "Value #G": ("interruptions, 24 h", "short"),
-            "Value #H": ("GPU-hours lost, 24 h", "h"),
+            "Value #H": ("GPU-hours lost, 24 h", "short"),
         },
     ),
 )
@@ -117,7 +117,7 @@ WORST: Final = (
     Panel(
         kind="bars",
         title="Most GPU-hours lost",
-        unit="h",
+        unit="short",
         wide=8,
         tall=9,
         low=0,
@@ -158,7 +158,7 @@ WHY: Final = (
     Panel(
         kind="lines",
         title="Where the GPU-hours of all runs went",
-        unit="h",
+        unit="short",
         wide=8,
         tall=9,
         stacked="normal",

@@ -60,9 +60,13 @@ class Query:
         return made.format(PromQueryFormat.TABLE) if self.rows else made
 
 
-def quantiles(expr: str) -> tuple[Query, ...]:
-    """Return the queries of a forecast's range, from an expression that ends with the metric's name."""
-    return tuple(Query(expr=f'{expr}{{@, p="0.{n}"}}', legend=f"P{n}0") for n in (1, 5, 9))
+def quantiles(expr: str, *, per: int = 1) -> tuple[Query, ...]:
+    """Return the queries of a forecast's range, from an expression that ends with the metric's name.
+
+    `per` is how much of the metric's unit is one of the panel's.
+    """
+    tail = f" / {per}" if per != 1 else ""
+    return tuple(Query(expr=f'{expr}{{@, p="0.{n}"}}{tail}', legend=f"P{n}0") for n in (1, 5, 9))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,7 +167,7 @@ RATES: Final = (
     Panel(
         kind="lines",
         title="GPU-hours for 1e12 tokens",
-        unit="h",
+        unit="short",
         wide=8,
         tall=8,
         dashed="plan",
@@ -186,7 +186,7 @@ HOURS: Final = (
     Panel(
         kind="bars",
         title="Where the GPU-hours went",
-        unit="h",
+        unit="short",
         wide=8,
         tall=9,
         colours=BUCKETS,
@@ -204,7 +204,7 @@ HOURS: Final = (
     Panel(
         kind="lines",
         title="Where the last day's GPU-hours went",
-        unit="h",
+        unit="short",
         wide=8,
         tall=9,
         stacked="percent",
@@ -329,7 +329,7 @@ MONEY: Final = (
     Panel(
         kind="lines",
         title="GPU-hours",
-        unit="h",
+        unit="short",
         wide=8,
         tall=8,
         dashed="plan",
@@ -344,7 +344,7 @@ MONEY: Final = (
     Panel(
         kind="lines",
         title="Energy",
-        unit="joule",
+        unit="watth",
         wide=8,
         tall=8,
         dashed="plan",
@@ -352,9 +352,9 @@ MONEY: Final = (
         says="With the plan's facility overhead. `so far` says what the power of a GPU is from: with TDP it "
         "is an upper bound.",
         queries=(
-            Query(expr="training_energy_joules{@}", legend="so far ({{power_from}})"),
-            *quantiles("training_forecast_energy_joules"),
-            Query(expr="training_plan_energy_joules{@}", legend="plan"),
+            Query(expr="training_energy_joules{@} / 3600", legend="so far ({{power_from}})"),
+            *quantiles("training_forecast_energy_joules", per=3600),
+            Query(expr="training_plan_energy_joules{@} / 3600", legend="plan"),
         ),
     ),
 )
