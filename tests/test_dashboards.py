@@ -30,7 +30,7 @@ QUERIES: Final = list(queries())
 UNITS: Final = {
     "short", "percentunit", "dateTimeAsIso", "s", "bytes", "Bps", "cps", "watth",
 }  # fmt: skip
-"""Of Grafana's list, the ones used here. Not `h`, which is for durations: 38,817 GPU-hours would be 4.43 years."""
+"""Of Grafana's list, the ones used here. Not `h`, for durations: 38,817 GPU-hours would be 4.43 years."""
 FROM_PROMETHEUS: Final = {"up", "scrape_duration_seconds"}
 COUNTING: Final = {"rate", "increase", "irate"}
 TYPES: Final = ("@grafana/schema@13.2.3", "typescript@7.0.2")
