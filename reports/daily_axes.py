@@ -8,12 +8,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from reports.daily_words import Dates
 from reports.page import Axis, Tick
 
 _DAY_US: Final = 86_400_000_000
+_MINUTE_STEPS: Final = (5, 10, 15, 30)
 _HOUR_STEPS: Final = (1, 2, 3, 6, 12)
 _DAY_STEPS: Final = (1, 2, 3, 7, 14)
 _MONTH_STEPS: Final = (1, 2, 3, 6, 12, 24, 60)
@@ -48,11 +50,11 @@ def _step(span: float, most: int) -> float:
 
 
 def time_ticks(low_us: float, high_us: float, when: Dates, *, most: int = 6) -> tuple[Tick, ...]:
-    """Return ticks at round moments of the zone: hours, days or months, few enough to read."""
+    """Return ticks at round moments of the zone: minutes, hours, days or months, few enough to read."""
     span = high_us - low_us
-    for hours in _HOUR_STEPS:
-        if span / (hours * 3.6e9) <= most:
-            return _hours(low_us, high_us, when, hours)
+    for minutes in (*_MINUTE_STEPS, *(60 * hours for hours in _HOUR_STEPS)):
+        if span / (minutes * 6e7) <= most:
+            return _within_days(low_us, high_us, when, minutes)
     for days in _DAY_STEPS:
         if span / (days * _DAY_US) <= most:
             return _days(low_us, high_us, when, days)
@@ -71,17 +73,28 @@ def _us(when: dt.datetime) -> float:
     return (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(microseconds=1)
 
 
-def _hours(low: float, high: float, when: Dates, step: int) -> tuple[Tick, ...]:
+def _within_days(low: float, high: float, when: Dates, step: int) -> tuple[Tick, ...]:
+    """Return ticks every so many minutes of the local day, the date with the first of each day."""
+    each = min(step, 60)
     start = when.at(low).astimezone(dt.UTC).replace(minute=0, second=0, microsecond=0)
     found: list[Tick] = []
-    for hour in range(int((high - low) / 3.6e9) + 2):
-        at = start + dt.timedelta(hours=hour)
+    for number in range(int((high - low) / (each * 6e7)) + 60 // each + 1):
+        at = start + dt.timedelta(minutes=each * number)
         local = at.astimezone(when.zone)
-        if local.hour % step == 0 and low <= _us(at) <= high:
-            new = not found or local.hour == 0
+        minute = 60 * local.hour + local.minute
+        if minute % step == 0 and low <= _us(at) <= high:
+            new = not found or minute == 0
             text = f"{local:%H:%M}" + (f"\n{local.day} {local:%b}" if new else "")
             found.append(Tick(at=_us(at), text=text))
     return tuple(found)
+
+
+def on_one_line(axis: Axis) -> Axis:
+    """Return an axis whose ticks have the date before the time: for one that stands upright."""
+    return replace(
+        axis,
+        ticks=tuple(replace(tick, text=" ".join(reversed(tick.text.split("\n")))) for tick in axis.ticks),
+    )
 
 
 def _days(low: float, high: float, when: Dates, step: int) -> tuple[Tick, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from reports.daily_axes import from_zero, number_axis, time_axis
+from reports.daily_axes import from_zero, number_axis, on_one_line, time_axis
 from reports.daily_words import Dates, short
 from reports.numbers import per_cent, scaled
 from reports.page import Band, Drawing, Figure, Line, Mark, Panel, Role, Rule, Words
@@ -47,7 +47,7 @@ def finish_figure(daily: Daily, when: Dates) -> Figure | None:
         )
     panel = Panel(
         x=time_axis(x_low, x_high, when, title="forecast made on", most=5),
-        y=time_axis(low, high, when, most=5),
+        y=on_one_line(time_axis(low, high, when, most=5)),
         title="Finish, as forecast over time",
         bands=(Band(points=tuple(_ranges(told, low, high)), role="forecast", label="80 % range"),),
         rules=tuple(rules),
@@ -219,8 +219,8 @@ def speed_figure(daily: Daily, when: Dates) -> Figure | None:
     return Figure(
         name="speed",
         alt=alt[:1].upper() + alt[1:] + ".",
-        caption=f"Each point is a mean over {_width(daily.series.width_s)} of training; saves and "
-        "evaluations are left out, gaps are times without a step.",
+        caption=f"Each point is {_each(points, daily.series.width_s)}; saves and evaluations are left "
+        "out, gaps are times without a step.",
         drawing=Drawing(panels=tuple(panels), height_ratio=0.2 * len(panels) + 0.05),
     )
 
@@ -270,6 +270,12 @@ def _ratio(value: float) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.3g} s" if value < 1000 else f"{value:,.0f} s"
+
+
+def _each(points: Sequence[Point], width_s: int) -> str:
+    """Return what a point of the curves is: where lines are farther apart than stretches, it is one line."""
+    apart = sorted(p.at_us - p.from_us for p in points)[len(points) // 2] / 1e6
+    return "a line of the log" if apart > 1.5 * width_s else f"a mean over {_width(width_s)} of training"
 
 
 def _width(width_s: int) -> str:

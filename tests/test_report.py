@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reports.daily import daily_page
+from reports.daily_axes import time_ticks
 from reports.daily_finish import _MOVERS, _parts
 from reports.daily_words import CAUSES, dates
 from reports.page import (
@@ -284,6 +285,24 @@ def test_history_is_at_most_twelve_earlier_moments(days: float) -> None:
     assert len(moments) <= 12
     assert all(0 < at < end for at in moments)
     assert list(moments) == sorted(moments)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "said"),
+    [
+        (20, ["08:05\n5 Jan", "08:10", "08:15", "08:20"]),
+        (50, ["08:10\n5 Jan", "08:20", "08:30", "08:40", "08:50"]),
+        (170, ["08:30\n5 Jan", "09:00", "09:30", "10:00", "10:30"]),
+        (60 * 40, ["12:00\n5 Jan", "00:00\n6 Jan", "12:00", "00:00\n7 Jan"]),
+    ],
+    ids=["twenty minutes", "the first hour", "three hours", "two days"],
+)
+def test_an_axis_over_time_has_ticks_however_short_it_is(minutes: int, said: list[str]) -> None:
+    """Round moments of the zone, each day named once."""
+    low = dt.datetime(2026, 1, 5, 8, 4, tzinfo=dt.UTC).timestamp() * 1e6
+    when = dates(dt.UTC, "UTC", round(low))
+
+    assert [tick.text for tick in time_ticks(low, low + minutes * 6e7, when)] == said
 
 
 @pytest.mark.parametrize(
