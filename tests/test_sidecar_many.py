@@ -598,6 +598,13 @@ def test_a_store_that_goes_wrong_under_it_is_told_and_the_rest_goes_on(tmp_path:
         lock.close()
         until(lambda: step("b") == 20, f"it did not come back: {running.said}")
 
+        with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as stranger:
+            stranger.execute("BEGIN IMMEDIATE")  # SQLite's own lock, by who knows nothing of ours
+            write(tmp_path / "b" / "train.log", range(21, 31))
+            until(lambda: up() == {"a": 1, "b": 0}, f"not told: {running.said}")
+            assert "is locked by another process" in problem()
+        until(lambda: step("b") == 30 and up()["b"] == 1, f"it did not come back: {running.said}")
+
         with contextlib.closing(sqlite3.connect(store)) as database:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             database.execute("PRAGMA user_version = 999")
@@ -608,12 +615,12 @@ def test_a_store_that_goes_wrong_under_it_is_told_and_the_rest_goes_on(tmp_path:
         assert running.get("/runs/b")[0] == 200
         with contextlib.closing(sqlite3.connect(store)) as database:
             database.execute(f"PRAGMA user_version = {version}")
-        until(lambda: step("b") == 20, f"it did not come back: {running.said}")
+        until(lambda: step("b") == 30, f"it did not come back: {running.said}")
 
         for path in (tmp_path / "b").glob("run.db*"):
             path.unlink()
-        write(tmp_path / "b" / "train.log", range(21, 31))
-        until(lambda: step("b") == 30, f"it did not come back: {running.said}")
+        write(tmp_path / "b" / "train.log", range(31, 41))
+        until(lambda: step("b") == 40, f"it did not come back: {running.said}")
         assert step("a") == 20
         assert "Traceback" not in running.said
     finally:

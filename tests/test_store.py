@@ -17,7 +17,7 @@ from tracker.core.records import LARGEST, Event, Kind, Reading, Reject, Schedule
 from tracker.core.segments import Segment
 from tracker.store import Mark, Reader, Store, Writer
 from tracker.store.commit import OTHER_REASON, REASONS_KEPT, REJECTS_KEPT
-from tracker.store.errors import StoreCorrupt, StoreGone, StoreMissing, StoreNewer
+from tracker.store.errors import StoreBusy, StoreCorrupt, StoreGone, StoreMissing, StoreNewer
 
 
 @pytest.fixture
@@ -430,6 +430,19 @@ def test_a_look_finds_what_became_of_the_file(
     for _ in range(2):
         with pytest.raises(error):
             writer.look()
+
+
+def test_a_strangers_lock_is_waited_for_as_long_as_ours(path: Path) -> None:
+    """Other runs of the process wait with it; a checkpoint in between changes nothing of that."""
+    with Writer(path, wait_s=0.05) as writer:
+        writer.checkpoint(truncate=True)
+        assert writer._connection.execute("PRAGMA busy_timeout").fetchone() == (50,)
+        stranger = sqlite3.connect(path, isolation_level=None)
+        stranger.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match="locked by another process"):
+            writer.put_meta("a", "b")
+        stranger.close()
+        writer.put_meta("a", "b")
 
 
 def test_marks_belong_to_one_digest(writer: Writer, reader: Reader) -> None:

@@ -55,6 +55,8 @@ class Writer:
         require_current(stored_version(self.path), self.path)
         self.journal: Journal = journal if journal is not None else journal_for(self.path)
         self._wait_s = wait_s
+        self._busy_ms = min(BUSY_MS, round(wait_s * 1000))
+        """Likewise for a program that knows nothing of our lock, and has SQLite's."""
         self._owner = owner
         self._mutex = threading.RLock()
         self._lock = WriteLock(self.path)
@@ -63,6 +65,7 @@ class Writer:
         try:
             with explained(self.path), self._lock.held(wait_s=wait_s):
                 self._connection = open_writable(self.path, journal=self.journal, durable=durable)
+                self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
                 self._file = _identity(self.path)
                 self._checkpoint()
                 self._seen = _touched(self.path)
@@ -142,7 +145,7 @@ class Writer:
         except sqlite3.OperationalError:  # a full disk: the log simply stays longer
             pass
         finally:
-            execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            execute(f"PRAGMA busy_timeout = {self._busy_ms}")
 
     def _require_same_file(self) -> None:
         if _identity(self.path) != self._file:
