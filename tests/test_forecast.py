@@ -267,7 +267,8 @@ def finished() -> ListFacts:
 STATES = [
     pytest.param(no_launch, 50, "waiting", "plan", id="before the first launch"),
     pytest.param(launched, 50, "starting", "plan", id="launched, no step yet"),
-    pytest.param(lambda: facts(steady()), 160, "running", "measured", id="in the first minutes"),
+    pytest.param(lambda: facts(steady()), 160, "running", "plan", id="after one reading"),
+    pytest.param(lambda: facts(steady()), 260, "running", "measured", id="in the first minutes"),
     pytest.param(lambda: facts(steady()), 5100, "running", "measured", id="half way"),
     pytest.param(lambda: facts(steady()), 9000, "stalled", "measured", id="stalled for an hour"),
     pytest.param(down, 3300, "down", "measured", id="down"),

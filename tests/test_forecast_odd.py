@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.core.story import facts, row
-from tests.test_forecast import asked, settings, steady, told
+from tests.core.story import Log, facts, row, us
+from tests.test_forecast import START, asked, failed_starts, settings, steady, told
 from tracker.core.errors import InvalidValue
+from tracker.core.forecast.change import Change
 from tracker.core.forecast.choices import KEYS, LIMITS, parse
 from tracker.core.forecast.model import play
+from tracker.core.forecast.pace import rate_belief
 from tracker.core.forecast.prior import DEFAULT
 from tracker.core.forecast.state import StageLeft, State
+from tracker.core.forecast.stops import counts
 from tracker.core.forecast.value import Quantiles
 from tracker.core.records import Kind
 from tracker.core.settings import Reservation
@@ -123,9 +129,145 @@ def test_a_range_without_an_end_is_said_in_words() -> None:
     assert "not in sight" not in made.sentences[0]
 
 
-def test_a_target_that_is_passed_says_what_its_hours_are_of() -> None:
-    """The date is the target's, the hours are the run's until now."""
-    made = told(facts(steady()), 5100, settings(tokens=2e5))
+def test_a_target_that_is_passed_costs_what_it_had_taken_by_then() -> None:
+    """The run goes on: its hours, money and energy after the target are not the target's."""
+    early, late = (asked(facts(steady()), at, settings(tokens=2e5)) for at in (2101, 5100))
 
-    assert made.basis == "exact"
-    assert "until now" in made.sentences[0]
+    for got in (early, late):
+        made = got.forecast
+        assert made.basis == "exact"
+        assert made.finish_us == Quantiles.exact(us(2100))
+        assert made.gpu_hours is not None
+        assert made.gpu_hours.p50 == pytest.approx(8 * 2100 / 3600)
+        assert made.cost is not None
+        assert made.cost.p50 == pytest.approx(2 * 8 * 2100 / 3600)
+        assert "by then" in made.sentences[0]
+    assert late.snapshot.gpu_us is not None
+    assert late.snapshot.gpu_us["allocated"] == 8 * 5_100_000_000
+
+
+@pytest.mark.parametrize(("deadline_s", "word"), [(3000, "Done before"), (2000, "Done after")])
+def test_a_limit_is_kept_or_not_once_the_finish_is_known(deadline_s: int, word: str) -> None:
+    """No probability is told of what is past."""
+    limit = START + dt.timedelta(seconds=deadline_s)
+    made = told(facts(steady()), 5100, settings(tokens=2e5, deadline=limit, budget=5.0))
+
+    assert any(text.startswith(f"{word} the deadline") for text in made.sentences)
+    assert any(text.startswith("Over the budget of 5") for text in made.sentences)
+    assert not any("probability" in text for text in made.sentences)
+
+
+def test_one_reading_is_not_yet_a_pace() -> None:
+    """A first step compiles: the plan is believed, and it says so; without a planned rate too."""
+    one, two = (told(facts(steady()), at) for at in (160, 210))
+    bare = told(facts(steady()), 160, settings(peak=None))
+
+    assert one.basis == "plan"
+    assert "one reading tells no rate yet" in one.sentences[0]
+    assert any("planned MFU" in text for text in one.assumptions)
+    assert two.basis == "measured"
+    assert bare.basis == "measured"
+    assert any("rests on one reading, of 50 s" in text for text in bare.sentences)
+
+
+def test_launches_that_reached_no_step_are_counted_in_words() -> None:
+    """Also while the run is down."""
+    made = asked(failed_starts(), 3000)
+
+    assert made.snapshot.state == "down"
+    assert "None of 4 attempts has reached a step yet." in made.forecast.sentences
+
+
+def test_a_launch_that_fails_before_a_step_is_part_of_the_stop_before_it() -> None:
+    """Its calendar and its GPUs are in that stop's cost, once; it is no stop of its own."""
+    before = steady(300).at(3200).event(Kind.EXIT, end_kind="failed")
+    failed = Log().at(3500).launch(resume=300).at(3700).event(Kind.EXIT, end_kind="failed")
+    after = Log().at(4000).launch(resume=300).at(4100).train(range(305, 501, 5), since=300)
+    rows = [row("1", 0, 3200), row("2", 3500, 3700), row("3", 4000, None)]
+    state = asked(facts(before, failed, after, rows=rows), after.now).state
+
+    (stop,) = state.stops
+    assert state.attempts == 3
+    assert stop.wait_s == pytest.approx(4100 - 3100)
+    assert stop.billed_s == pytest.approx((3200 - 3100) + 200 + 100)
+
+
+# -- the same luck under another choice ------------------------------------------------------------------
+
+
+def frail() -> Asked:
+    """Return a run that stops about hourly, asked with as much before it as behind it."""
+    logs, at, step = [], 0.0, 0
+    for number in range(12):
+        log = Log().at(at).launch(resume=step).at(at + 60)
+        log.train(range(step + 5, step + 301, 5), since=step)
+        logs.append(log)
+        step += 300
+        at += 60 + 3000 + 300 + 60 * (number % 4)
+    return asked(facts(*logs), at - 400, settings(tokens=7.2e6))
+
+
+def spread(values: Any) -> float:
+    low, high = np.quantile(values, (0.1, 0.9))
+    return float(high - low)
+
+
+@pytest.mark.parametrize("choice", [{"restart_min": "2"}, {"checkpoint_interval_min": "10"}, {"gpus": "16"}])
+def test_both_sides_of_a_choice_have_the_same_luck(choice: dict[str, str]) -> None:
+    """The spread of the difference is the choice's own, far below that of two forecasts drawn apart."""
+    got = frail()
+    other = got.under(choice)
+    assert other is not None
+    change = parse(choice, mfu_now=None)
+    now = play(got.state, plan_rate=None).wall_s
+    then = play(replace(got.state, run="another"), plan_rate=None, change=change).wall_s
+
+    paired = other.change["days"]
+    assert paired.p10 is not None
+    assert paired.p90 is not None
+    assert paired.p90 - paired.p10 < 0.4 * spread((then - now) / 86_400)
+
+
+def test_a_cheaper_restart_never_costs_time() -> None:
+    """In no play: the same stops come, each is shorter."""
+    got = frail()
+    now, then = (play(got.state, plan_rate=None, change=c).wall_s for c in (None, Change(restart_s=60.0)))
+
+    assert (then <= now + 1e-6).all()
+    assert (then < now).mean() > 0.9
+
+
+@pytest.mark.parametrize("expected", [0.0, 0.3, 5.0, 29.0, 31.0, 400.0])
+@pytest.mark.parametrize("bunching", [1.0, 1.4, 6.0])
+def test_counts_are_bunched_and_grow_with_what_is_expected(expected: float, bunching: float) -> None:
+    """Mean and variance of 4,000 of them; more expected is never fewer of them in the same play."""
+    made, more = (
+        counts(np.random.default_rng(1), np, np.full(4000, m), bunching) for m in (expected, 1.1 * expected)
+    )
+
+    assert made.mean() == pytest.approx(expected, rel=0.01, abs=0.01)
+    assert made.var() == pytest.approx(bunching * expected, rel=0.06, abs=0.01)
+    assert (more >= made).all()
+    assert (made == np.rint(made)).all()
+
+
+# -- a warm-up -----------------------------------------------------------------------------------------------
+
+
+def ramped(rises: int) -> State:
+    """Return the state of a run whose first steps took twice as long, sooner and sooner less."""
+    log, step = Log().launch(resume=0).at(100), 0
+    for piece in range(48):
+        share = min(1.0, piece / rises) if rises else 1.0
+        log.train(range(step + 5, step + 21, 5), since=step, step_s=20.0 - 10.0 * share)
+        step += 20
+    return asked(facts(log), log.now, settings(tokens=5e6)).state
+
+
+def test_a_warm_up_that_is_over_makes_no_range_wide() -> None:
+    """A ramp in the first quarter is a level since then; one that still rises is no level yet."""
+    none, over, rising = (rate_belief(ramped(rises), None, DEFAULT) for rises in (0, 12, 48))
+
+    assert over.mean == pytest.approx(none.mean, abs=0.005)
+    assert over.sd < 1.1 * none.sd
+    assert rising.sd > 1.5 * over.sd

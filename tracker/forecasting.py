@@ -81,15 +81,25 @@ def _ask(book: Book, facts: Facts, as_of_us: int, earlier: Forecast | None, reje
     state = state_of(book, facts, made, opened)
     settings = book.settings
     hours = made.gpu_us["allocated"] / 3.6e9 if made.gpu_us is not None else None
-    spans = [
-        (line.start_us, line.end_us or as_of_us, (line.gpu_us or {}).get("allocated", 0) / 3.6e9)
-        for line in made.attempts
-    ]
-    spent = spent_money(settings.plan, spans, hours)
+    spent = spent_money(settings.plan, _spans(made), hours)
+    if state.finished_us is not None and not state.stages and made.state != "finished":
+        # the target is passed and the run goes on: what it took is what it had taken by then
+        then = summed(judge(book, facts, book.open(facts, as_of_us=state.finished_us)))
+        hours = then.gpu_us["allocated"] / 3.6e9 if then.gpu_us is not None else None
+        state = replace(state, spent_gpu_hours=hours)
+        spent = spent_money(settings.plan, _spans(then), hours)
     told = forecast(state, settings, spent=spent, plan_finish_us=made.plan_finish_us, earlier=earlier)
     doubts = [f"the forecast does not use a reading: {why}" for why in state.doubts]
     made = replace(made, forecast=told, warnings=(*made.warnings, *doubts))
     return Asked(snapshot=made, state=state, settings=settings, spent=spent)
+
+
+def _spans(made: Snapshot) -> list[tuple[int, int, float]]:
+    """Return when GPU-hours were allocated: start, end and hours of each attempt."""
+    return [
+        (line.start_us, line.end_us or made.as_of_us, (line.gpu_us or {}).get("allocated", 0) / 3.6e9)
+        for line in made.attempts
+    ]
 
 
 def ask_store(config: Config, *, as_of_us: int, since_us: int | None = None) -> Asked:

@@ -89,12 +89,23 @@ def forecast(
         raise click.UsageError(f"--what-if {twice[0]} is given more than once: give one value for it")
     loaded = app.load_config(config)
     as_of_us = loaded.moment_us(as_of if as_of is not None else SystemClock().now_us())
+    if since is not None and since >= as_of_us:
+        raise click.UsageError(
+            f"--since {_told(since)}: expected a moment before {_told(as_of_us)}, the forecast's own: "
+            "it tells what moved from then to there"
+        )
     if history:
         _history(loaded, as_of_us, as_json)
     elif backtest:
         _backtest(loaded, as_of_us, moments, as_json)
     else:
         _now(loaded, as_of_us, dict(choices), since, as_json)
+
+
+def _told(at_us: int) -> str:
+    from tracker.core.forecast.section import iso
+
+    return str(iso(at_us))
 
 
 def _now(loaded: Any, as_of_us: int, choices: dict[str, str], since: int | None, as_json: bool) -> None:

@@ -254,11 +254,19 @@ def _energy(np: Any, hours: Any, plan: Plan) -> Quantiles | None:
 
 
 def _drivers(np: Any, plays: Plays) -> tuple[Driver, ...]:
-    """Return each input's share of the spread: its squared correlation with the finish, made to sum to 1."""
-    total = plays.wall_s - plays.wall_s.mean()
+    """Return each input's share of the range: its squared correlation with the finish, made to sum to 1.
+
+    All between their P5 and P95: one outage in a hundred plays makes most of the variance, and no range.
+    """
+
+    def middle(values: Any) -> Any:
+        kept = np.clip(values, *np.quantile(values, (0.05, 0.95)))
+        return kept - kept.mean()
+
+    total = middle(plays.wall_s)
     found: dict[str, float] = {}
     for name, values in plays.drivers.items():
-        own = values - values.mean()
+        own = middle(values)
         size = float(own @ own) * float(total @ total)
         found[name] = float(own @ total) ** 2 / size if size > 0 else 0.0
     whole = sum(found.values())
@@ -311,7 +319,7 @@ def _assumptions(state: State, plan: Plan, measured: bool) -> tuple[str, ...]:
             "Meta RSC-1 one in 29,538, jobs of 1,024 GPUs there one in 8,090)"
         )
         found.append(
-            f"cost of a stop: besides the run's own, a median of {DEFAULT.wait_s / 60:.0f} min and half a "
+            f"cost of a stop, launches that failed after it among it: besides the run's own, a median of {DEFAULT.wait_s / 60:.0f} min and half a "
             f"checkpoint interval (ByteRobust 2025), as much as {DEFAULT.cost_weight} stops"
         )
     if plan.later_fraction > 0:

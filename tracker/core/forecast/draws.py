@@ -19,11 +19,21 @@ _CENTRES: Final[dict[int, Any]] = {}
 
 def normal(rng: Any, np: Any, plays: int) -> Array:
     """Return standard normals at evenly spaced probabilities in random order: less noise than random ones."""
+    made: Array = rng.permutation(_centres(np, plays))
+    return made
+
+
+def even(rng: Any, np: Any, plays: int) -> tuple[Array, Array]:
+    """Return evenly spaced probabilities in random order, and the standard normal of each."""
+    order = rng.permutation(plays)
+    return (order + 0.5) / plays, _centres(np, plays)[order]
+
+
+def _centres(np: Any, plays: int) -> Any:
     if plays not in _CENTRES:
         inverse = NormalDist().inv_cdf
         _CENTRES[plays] = np.asarray([inverse((i + 0.5) / plays) for i in range(plays)])
-    made: Array = rng.permutation(_CENTRES[plays])
-    return made
+    return _CENTRES[plays]
 
 
 def heavy(rng: Any, np: Any, plays: int, freedom: float) -> Array:

@@ -17,6 +17,12 @@ from tracker.core.forecast.state import State
 
 SEGMENTS: Final = 12
 """Pieces of equal work that the past is told in."""
+ONE_READING_S: Final = 3600.0
+"""Work that one reading has to tell of, to count for more than the plan."""
+WARM_UP: Final = 0.04
+"""Log of how far the rate rises in a warm-up, at least."""
+WARM_UP_CLEAR: Final = 25.0
+"""How much better a rise and a level tell the past than a level alone does (an F ratio)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +42,12 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
     """Return what is believed of the mean rate over what is left: log tokens a second and GPU.
 
     A local level: twelve pieces of equal work, x(k) = level + noise, the level walks. Noise and walk are
-    estimated from the differences of neighbours and drawn towards a belief; over h pasts ahead the mean
-    of a walk has a third of its last variance.
+    estimated from the differences of neighbours and drawn towards a belief; the mean of a walk ahead has a
+    third of its last variance, which grows with less than the length ahead: part of what wanders comes back.
     """
     x, weights = _segments(state)
+    if len(x) == 1 and state.work_s < ONE_READING_S and plan_rate:
+        x = []  # its pace may be the start-up's
     if not x:
         if plan_rate is None or plan_rate <= 0:
             raise NoAnswer(
@@ -48,6 +56,10 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
             )
         return RateBelief(mean=math.log(plan_rate), sd=p.plan_rate_sd, measured=False)
     n = len(x)
+    ends = _warmed_up(x)
+    if ends and n - ends > 4:
+        ends += 1  # the piece in which it ended is a mixture
+    x, weights = x[ends:], weights[ends:]  # the rise of a warm-up is over: no sign of what is to come
     d = [b - a for a, b in pairwise(x)]
     fade = [0.8 ** (len(d) - 1 - i) for i in range(len(d))]
     mass = sum(fade)
@@ -75,7 +87,8 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
     trend = p.trend_share * _trend(x, walk, noise)
     reach = min(ahead * n, float(n))
     mean = level + trend * (reach / 2 if ahead * n <= n else n / 2)
-    total = var + walk * min(ahead, 6.0) * n / 3 + p.floor_sd**2 + p.horizon_sd**2 * min(ahead, 9.0)
+    wander = walk * n / 3 * min(ahead, 6.0) ** p.wander_power
+    total = var + wander + p.floor_sd**2 + p.horizon_sd**2 * min(ahead, 9.0)
     if n < SEGMENTS:  # told in few pieces: a whole run of them may be of another kind
         total += p.coarse_sd**2 * (SEGMENTS - n) / SEGMENTS * min(ahead, 2.0)
     return RateBelief(mean=mean, sd=math.sqrt(total), measured=True)
@@ -109,6 +122,34 @@ def _segments(state: State) -> tuple[list[float], list[float]]:
         x.append(math.log(tokens / gpu_s))
         weights.append(work / size)
     return x, weights
+
+
+def _warmed_up(x: Sequence[float]) -> int:
+    """Return the piece with which a rise at the start of the run (batch ramp-up, tuning) has ended; 0: none.
+
+    A line that rises and then is level, where that tells far more than a level alone, and at least three
+    level pieces have come since. Trap: taken for wandering, a ramp doubles the range for half of the run.
+    """
+    n = len(x)
+    whole = _squares(x)
+    best, found = whole, 0
+    for end in range(1, n - 2):
+        t = [min(i - end, 0) for i in range(n)]
+        middle, mean = sum(t) / n, sum(x) / n
+        spread = sum((a - middle) ** 2 for a in t)
+        slope = sum((a - middle) * (v - mean) for a, v in zip(t, x, strict=True)) / spread
+        left = whole - slope**2 * spread
+        if slope > 0 and left < best and slope * end > WARM_UP:
+            best, found = left, end
+    rest = n - 3
+    if not found or (whole - best) * rest < WARM_UP_CLEAR * max(best, 1e-9):
+        return 0
+    return found
+
+
+def _squares(x: Sequence[float]) -> float:
+    mean = sum(x) / len(x)
+    return sum((v - mean) ** 2 for v in x)
 
 
 def _trend(x: Sequence[float], walk: float, noise: float) -> float:

@@ -66,10 +66,12 @@ class Priors:
     """Random walk of the log rate over a twelfth of the past."""
     step_weight: float = 3.0
     noise_sd: float = 0.010
-    floor_sd: float = 0.010
+    floor_sd: float = 0.016
     """What never averages out."""
     horizon_sd: float = 0.003
     """Unforeseen change, for a horizon as long as the past (grows with its root)."""
+    wander_power: float = 0.75
+    """How the variance of a wandering rate grows with the length ahead: 1 where nothing comes back."""
     trend_share: float = 0.1
     """How much of a trend goes on."""
     tail: float = 6.0
@@ -88,8 +90,8 @@ class Priors:
     startup_s: float = 1200.0
     scaling_sd: float = 0.10
     """Rate per GPU at another GPU count, per unit of log count."""
-    early_share: float = 0.20
-    """By how much the range at a tenth done is drawn in; nothing from a quarter on."""
+    early_share: float = 0.12
+    """By how much the range at a tenth done is drawn in; less at a quarter, nothing from half on."""
 
 
 DEFAULT = Priors()

@@ -128,6 +128,8 @@ class State:
     """Mean work between two saves."""
     finished_us: int | None
     """When the last step of a finished run was done."""
+    attempts: int = 0
+    """Launches so far; those that failed before a first step are part of the stop before them."""
     doubts: tuple[str, ...] = ()
     """Readings that cannot be true, each with why: nothing here rests on them."""
 
@@ -189,6 +191,7 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot, opened: Opened | None
         save_s=save_s,
         save_every_s=save_every_s,
         finished_us=_finished(snapshot, opened, blocks, target, done),
+        attempts=len(opened.entries),
         doubts=tuple(why for s in seen for why in s.doubts.values()),
     )
 

@@ -12,7 +12,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 from tracker.core.forecast.change import Change
-from tracker.core.forecast.draws import normal
+from tracker.core.forecast.draws import even, normal
 from tracker.core.forecast.prior import Priors
 from tracker.core.forecast.state import State, Stop
 
@@ -26,6 +26,10 @@ _POOL: Final = 60
 _GROUPS: Final = 24
 _H: Final = 3600.0
 _MOST_STOPS: Final = 1_000_000
+_MANY: Final = 30
+"""Stops expected, from which on their number is a normal one with a skew."""
+_ONE_BY_ONE: Final = 64
+"""Stops of a play whose costs are drawn each on its own."""
 
 
 def hazard_belief(np: Any, rng: Any, p: Priors, *, seen: float, watched: float, plays: int) -> Array:
@@ -89,6 +93,13 @@ class Costs:
     wait: list[float]
     weight: list[float]
 
+    def add(self, wait: float, again: float, billed: float, weight: float) -> None:
+        """Add a stop of so much waiting and so much redone work."""
+        self.wall.append(wait + again)
+        self.billed.append(min(max(billed, 0.0), wait + again))
+        self.wait.append(wait)
+        self.weight.append(weight)
+
 
 def pool_of(
     stops: Sequence[Stop],
@@ -101,32 +112,27 @@ def pool_of(
     redo: bool,
 ) -> Costs:
     """Return what a stop may cost: this run's own stops under the change, and a belief beside them."""
-    costs = Costs([], [], [], [])
-    every = change.checkpoint_every_s or state.save_every_s or p.save_every_s
+    own = list(stops)[-_POOL:]
+    seen = Costs([], [], [], [])
+    for back, stop in enumerate(reversed(own)):
+        seen.add(stop.wait_s, stop.redo_s, stop.billed_s, max(0.3, 0.5 ** (back / max(len(own), 10))))
     scale = 1.0
     if change.checkpoint_every_s is not None and state.save_every_s:
         scale = change.checkpoint_every_s / state.save_every_s
-    own = list(stops)[-_POOL:]
-    for back, stop in enumerate(reversed(own)):
-        wait, again, billed = stop.wait_s, stop.redo_s * scale, stop.billed_s
-        billed += again - stop.redo_s
+    merged, costs = _merged(seen), Costs([], [], [], [])  # merged as they were: a choice changes no order
+    for n, wait in enumerate(merged.wait):
+        redone = merged.wall[n] - wait
+        again = redone * scale
+        paid = merged.billed[n] + again - redone
         if change.restart_s is not None:
-            billed += change.restart_s - wait
-            wait = change.restart_s
-        costs.wall.append(wait + again)
-        costs.billed.append(min(max(billed, 0.0), wait + again))
-        costs.wait.append(wait)
-        costs.weight.append(max(0.3, 0.5 ** (back / max(len(own), 10))))
-    costs = _merged(costs)
+            paid, wait = paid + change.restart_s - wait, change.restart_s
+        costs.add(wait, again, paid, merged.weight[n])
+    every = change.checkpoint_every_s or state.save_every_s or p.save_every_s
     median = change.restart_s if change.restart_s is not None and redo else median_s
     for number in range(9):
-        z = NormalDist().inv_cdf((number + 0.5) / 9)
-        wait = median * math.exp(sd * z)
+        wait = median * math.exp(sd * NormalDist().inv_cdf((number + 0.5) / 9))
         again = p.redo_share * every * 2 * ((number * 5 % 9 + 0.5) / 9) if redo else 0.0
-        costs.wall.append(wait + again)
-        costs.billed.append(0.8 * wait + again)
-        costs.wait.append(wait)
-        costs.weight.append(p.cost_weight / 9)
+        costs.add(wait, again, 0.8 * wait + again, p.cost_weight / 9)
     return costs
 
 
@@ -147,21 +153,52 @@ def _merged(costs: Costs) -> Costs:
     return made
 
 
-def counts(rng: Any, np: Any, expected: Array, bunching: float) -> Any:
-    """Return negative binomial counts: variance over mean is `bunching`."""
+def counts(rng: Any, np: Any, expected: Array, bunching: float) -> Array:
+    """Return negative binomial counts, variance over mean `bunching`: each the quantile of one probability.
+
+    So the same play of another choice has the same luck: it differs by what the choice changes alone.
+    """
+    chance, z = even(rng, np, len(expected))
     expected = np.minimum(expected, _MOST_STOPS)
-    if bunching > 1:
-        expected = rng.gamma(np.maximum(expected, 1e-12) / (bunching - 1), bunching - 1)
-    return rng.poisson(np.minimum(expected, _MOST_STOPS))
+    sd = np.sqrt(bunching * np.maximum(expected, 1e-12))
+    many = np.rint(np.maximum(expected + sd * z + (z * z - 1) * (2 * bunching - 1) / 6, 0.0))
+    few = expected < _MANY
+    mean, excess = np.where(few, expected, 0.0), max(bunching - 1, 1e-9)
+    mass = np.exp(-mean * math.log1p(excess) / excess)
+    reached, count = mass.copy(), np.zeros(len(mean))
+    for k in range(20 * _MANY):
+        above = chance > reached
+        if not above.any():
+            break
+        count += above
+        mass *= (mean + k * excess) / (k + 1) / (1 + excess)
+        reached += mass
+    made: Array = np.where(few, count, many)
+    return made
 
 
-def cost(rng: Any, np: Any, count: Any, costs: Costs) -> tuple[Array, Array]:
-    """Return what `count` stops cost together: calendar seconds and allocated seconds."""
-    n = len(count)
-    weights = rng.gamma(np.asarray(costs.weight), 1.0, (n, len(costs.weight))) + 1e-12
+def cost(rng: Any, np: Any, count: Array, costs: Costs) -> tuple[Array, Array]:
+    """Return what `count` stops cost together: calendar seconds and allocated seconds.
+
+    The first stops are drawn one by one, so that the third of a play is the same stop however many come.
+    """
+    plays, size = len(count), len(costs.weight)
+    weights = rng.gamma(np.asarray(costs.weight), 1.0, (plays, size)) + 1e-12
     weights /= weights.sum(axis=1, keepdims=True)
-    drawn = rng.multinomial(count, weights)
-    return drawn @ np.asarray(costs.wall), drawn @ np.asarray(costs.billed)
+    edges = np.cumsum(weights, axis=1)[:, :-1]
+    each = np.asarray([costs.wall, costs.billed])
+    whole = np.zeros((2, plays))
+    _, z = even(rng, np, plays)
+    for number in range(int(min(count.max(), _ONE_BY_ONE))):
+        chance = rng.random(plays)
+        (some,) = np.nonzero(count > number)
+        whole[:, some] += each[:, (chance[some, None] > edges[some]).sum(axis=1)]
+    more = np.maximum(count - _ONE_BY_ONE, 0)
+    if more.any():  # so many that only their mean and its scatter matter
+        mean = each @ weights.T
+        scatter = np.sqrt(np.maximum((each**2) @ weights.T - mean**2, 0.0) * more)
+        whole += np.maximum(more * mean + scatter * z, 0.0)
+    return whole[0], whole[1]
 
 
 def open_stop(

@@ -43,7 +43,12 @@ def sentences(
         top = made.drivers[0]
         found.append(f"Most of the range ({top.share_ratio:.0%}) is {_WHAT[top.name]}.")
     if made.basis == "measured" and state.work_s < 3600:
-        found.append("Less than an hour of steps was seen: expect this to move.")
+        if len(state.blocks) == 1:
+            found.append(
+                f"It rests on one reading, of {state.work_s:,.0f} s of work: its pace may be the start-up's."
+            )
+        else:
+            found.append("Less than an hour of steps was seen: expect this to move.")
     if made.move is not None:
         found.append(_moved(made))
     return tuple(found)
@@ -57,7 +62,7 @@ def _finish(made: Forecast, state: State) -> str:
         if state.phase != "finished":
             said = f"The target was reached on {day(q.p50)} UTC; the run goes on"
             if made.gpu_hours is not None:
-                said += ", and GPU-hours, cost and energy are of all that it has taken until now"
+                said += ". GPU-hours, cost and energy are what it had taken by then"
             return said + "."
         return f"Finished on {day(q.p50)} UTC."
     text = f"Even odds to be done by {day(q.p50)} UTC; 80 % between {day(q.p10)} and {day(q.p90)}."
@@ -67,7 +72,7 @@ def _finish(made: Forecast, state: State) -> str:
             "that it takes over 20 years."
         )
     if made.basis == "plan":
-        tried = "no step was seen yet" if not state.stops else "no rate was measured yet"
+        tried = "no step was seen yet" if not state.blocks else "one reading tells no rate yet"
         text += f" From the plan and published figures only: {tried}."
     return text
 
@@ -122,21 +127,33 @@ def _chances(made: Forecast, settings: Settings) -> list[str]:
     found = []
     if plan is not None and plan.deadline is not None and made.by_deadline_ratio is not None:
         at = (plan.deadline - _EPOCH) // dt.timedelta(microseconds=1)
-        if at <= made.as_of_us and made.basis != "exact":
+        if made.basis == "exact":
+            found.append(_kept(made.by_deadline_ratio, f"the deadline {day(at)}"))
+        elif at <= made.as_of_us:
             found.append(f"The deadline {day(at)} has passed.")
         else:
             found.append(f"{chance(made.by_deadline_ratio)} to be done by the deadline {day(at)}.")
     end = settings.reservation.end_us
     if end is not None and made.by_reservation_end_ratio is not None:
-        if end <= made.as_of_us and made.basis != "exact":
+        if made.basis == "exact":
+            found.append(_kept(made.by_reservation_end_ratio, f"the end of the reservation, {day(end)}"))
+        elif end <= made.as_of_us:
             found.append(f"The reservation ended on {day(end)}.")
         else:
             found.append(
                 f"{chance(made.by_reservation_end_ratio)} to be done before the reservation ends, {day(end)}."
             )
     if plan is not None and plan.budget is not None and made.within_budget_ratio is not None:
+        if made.basis == "exact":
+            side = "Within" if made.within_budget_ratio else "Over"
+            return [*found, f"{side} the budget of {plan.budget:,.0f} {plan.currency}."]
         found.append(f"{chance(made.within_budget_ratio)} to stay within {plan.budget:,.0f} {plan.currency}.")
     return found
+
+
+def _kept(ratio: float, limit: str) -> str:
+    """Return what is known of a limit, once the finish is."""
+    return f"Done before {limit}." if ratio else f"Done after {limit}."
 
 
 def chance(ratio: float) -> str:
@@ -152,15 +169,17 @@ def _state(made: Forecast, state: State) -> list[str]:
     if made.basis == "exact":
         return []
     hours = state.quiet_s / 3600
+    found = []
     if state.phase == "stalled":
-        return [f"No progress for {hours:.1f} h: the range counts on what such stops have cost."]
-    if state.phase == "down":
-        return [f"Down, no progress for {hours:.1f} h: the range counts on what such stops have cost."]
-    if state.phase == "waiting":
-        return ["No attempt was seen yet."]
+        found.append(f"No progress for {hours:.1f} h: the range counts on what such stops have cost.")
+    elif state.phase == "down":
+        found.append(f"Down, no progress for {hours:.1f} h: the range counts on what such stops have cost.")
+    elif state.phase == "waiting":
+        found.append("No attempt was seen yet.")
     if not state.stretches and state.start_us is not None:
-        return ["No attempt has reached a step yet."]
-    return []
+        whose = "The attempt has not" if state.attempts == 1 else f"None of {state.attempts} attempts has"
+        found.append(f"{whose} reached a step yet.")
+    return found
 
 
 def _moved(made: Forecast) -> str:
