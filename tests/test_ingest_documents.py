@@ -209,7 +209,7 @@ def test_a_command_that_fails_is_told_and_what_it_said_stays(
 
 
 def test_garbage_from_a_command_drops_nothing(tmp_path: Path) -> None:
-    """An answer without a row is an answer; what was told of allocations stays."""
+    """An answer without a row is an answer, and said to be of no use; what was told of allocations stays."""
     text = tmp_path / "now.txt"
     text.write_text(HEADER + row(1))
     there = world(tmp_path, command("cat", str(text)))
@@ -217,8 +217,12 @@ def test_garbage_from_a_command_drops_nothing(tmp_path: Path) -> None:
     text.write_bytes(bytes(range(256)) * 20)
     there.clock.wait(61)
     patient(there)
+    assert there.ingest is not None
+    health = there.ingest.health()
 
     assert jobs(there) == [("1", "RUNNING", 64)]
+    assert not health.sources[0].up
+    assert "holds nothing that can be used: no header" in (health.sources[0].problem or "")
 
 
 def test_a_command_that_hangs_holds_up_nothing(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ class _State:
     stamp: tuple[int, int] | None = None
     """Size and modification time (ns) at which it needs no second look; None: look again."""
     inputs: str = ""
+    useless: str = ""
+    """Why none of its lines could be used; empty where one could, or where it has none."""
 
 
 @dataclass(slots=True)
@@ -167,6 +169,8 @@ class Documents:
                 written_us=now_us,
                 now_us=now_us,
             )
+            useless = self._states[key].useless
+            asked.problem = f"its answer holds nothing that can be used: {useless}" if useless else None
 
     def _file(
         self, plan: Plan, collector: Collector, path: bytes, status: os.stat_result, now_us: int
@@ -237,7 +241,10 @@ class Documents:
         batch.evidence = {"inputs": inputs}
         batch.identity, batch.file_name, batch.source = identity, name, plan.index
         before = batch.rows
+        refused = len(batch.rejects)
         take(collector, data, plan.context(name), segmenter, batch)
+        refusals = batch.rejects[refused:]
+        state.useless = refusals[0].reason if refusals and batch.rows - before == len(refusals) else ""
         batch.lines = data.count(b"\n")
         self._pending.added(batch.rows - before)
         self.read_bytes += len(data)

@@ -135,3 +135,5 @@ def explained(path: Path, *, settled: bool = True) -> Iterator[None]:
         if ours is None:
             raise
         raise ours from error
+    except UnicodeDecodeError as error:  # Python's, over SQLite's own words about a text in the schema
+        raise damaged(path, "a text in it is no text") from error

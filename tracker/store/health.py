@@ -120,6 +120,7 @@ def check(path: str | Path, *, quick: bool = False) -> list[str]:
             pragma = "quick_check" if quick else "integrity_check"
             found = [row[0] for row in connection.execute(f"PRAGMA {pragma}({_FAULTS_SHOWN})")]
             faults += [f"the file is damaged: {text}" for text in found if text != "ok"]
+            faults = faults or _schema_faults(connection)
             if not faults:
                 faults += [
                     f"table {row[0]} has a row of no stream (row {row[1]})"
@@ -132,6 +133,21 @@ def check(path: str | Path, *, quick: bool = False) -> list[str]:
                 raise
             faults.append(str(ours))
         return faults
+
+
+def _schema_faults(connection: sqlite3.Connection) -> list[str]:
+    """Return which statements of the schema cannot be read: a writer stumbles over them, a reader may not."""
+    faults: list[str] = []
+    with contextlib.closing(sqlite3.connect(":memory:")) as scratch:
+        for kind, name, sql in connection.execute(
+            "SELECT type, CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema"
+            " WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+        ).fetchall():
+            try:
+                scratch.execute(sql.decode())
+            except (sqlite3.Error, ValueError):
+                faults.append(f"the schema of {kind} {name.decode('utf-8', 'replace')} is damaged")
+    return faults[:_FAULTS_SHOWN]
 
 
 def _undecodable(connection: sqlite3.Connection) -> list[str]:

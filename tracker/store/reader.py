@@ -22,7 +22,7 @@ from tracker.core.segments import Segment
 from tracker.store import rows
 from tracker.store.batch import Changes, Mark, StreamChange, StreamKind
 from tracker.store.connection import no_log_waits, open_read_only
-from tracker.store.errors import StoreBusy, StoreGone, decoded, explained
+from tracker.store.errors import StoreBusy, StoreGone, damaged, decoded, explained
 from tracker.store.schema import real, require_current, require_file, version_of
 
 _READINGS: Final = f"""
@@ -125,6 +125,11 @@ class Reader:
             try:
                 self._connection.execute("SELECT revision FROM state").fetchone()
                 yield self
+            except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+                fault = self._fault()  # what stumbles over impossible facts: a row whose bits were flipped?
+                if fault:
+                    raise damaged(self.path, fault) from error
+                raise
             finally:
                 _end(self._connection)
         if self._immutable and _status(self.path) != self._file:
@@ -139,6 +144,11 @@ class Reader:
         if replaced or (self._immutable and (now != self._file or not no_log_waits(self.path))):
             self._connection.close()
             self._open()
+
+    def _fault(self) -> str:
+        """Return the first thing that SQLite finds wrong with the file; empty where it finds nothing."""
+        found: str = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        return "" if found == "ok" else found.splitlines()[-1]
 
     def _all(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         with explained(self.path):
