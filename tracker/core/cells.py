@@ -13,7 +13,7 @@ from typing import Final
 
 from tracker.core.book import Entry, Opened
 from tracker.core.facts import Facts
-from tracker.core.forecast.blocks import Bucket, bucketed
+from tracker.core.forecast.blocks import Bucket, Walk, bucketed
 from tracker.core.forecast.state import Bucketed
 from tracker.core.pieces import Piece
 from tracker.core.records import Event, Flag, Json, Kind
@@ -153,8 +153,7 @@ def _word(value: Json) -> str:
 def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[_Row]:
     """Yield the attempt's cells as its lines tell them; what only a save tells of comes last."""
     attempt, closed, frame = entry.attempt, entry.closed, entry.fold.frame
-    step, at = frame.resume_step, closed.first_us or frame.start_us
-    odometer = frame.resume_tokens if frame.resume_tokens is not None else 0 if step == 0 else None
+    walk, at = Walk.of(frame, closed.step), closed.first_us or frame.start_us
     mean: float | None = None
     per_step: int | None = None
     for piece in attempt.pieces:
@@ -162,31 +161,23 @@ def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[
         stops = _stopped(events, width_us)
         first = piece.segment.first_reading
         excludes = first is not None and bool(first.flags & Flag.STEP_TIME_EXCLUDES)
-        for bucket in found:
-            high = min(bucket.step, closed.step)
-            if high <= step or bucket.end_us is None:
-                continue
-            end, count = max(bucket.end_us, at), high - step
+        for bucket, low, high, own in walk.over(b for b in found if b.end_us is not None):
+            assert bucket.end_us is not None
+            end, count = max(bucket.end_us, at), high - low
             timed = bucket.step_time_count
             most = (end - at + _ROUNDING_US) / count
             mean = min(bucket.step_time_sum_us / timed, most) if timed else (end - at) / count
-            now = bucket.odometer(frame)
             per_step = bucket.tokens_per_step or bucket.batch
-            own = float(now - odometer) if now is not None and odometer is not None else None
-            if own is None or own <= 0:
-                size = bucket.tokens_of_a_step(frame)
-                own = None if size is None else float(size * count)
             yield _Row(
-                from_us=at, until_us=end, readings=max(timed, 1), low=step, high=high, mean_us=mean,
+                from_us=at, until_us=end, readings=max(timed, 1), low=low, high=high, mean_us=mean,
                 tokens=own, batch=per_step, held=_held(stops, at, end, width_us),
                 excludes=excludes and timed > 0,
             )  # fmt: skip
-            step, at = high, end
-            odometer = now if now is not None else None
-    if step < closed.step and closed.progress_us is not None:
+            at = end
+    if walk.step < closed.step and closed.progress_us is not None:
         end = max(closed.progress_us, at)
-        mean = mean if mean is not None else (end - at) / (closed.step - step)
-        yield _Row(at, end, 1, step, closed.step, mean, None, per_step, {"checkpoint"}, excludes=False)
+        mean = mean if mean is not None else (end - at) / (closed.step - walk.step)
+        yield _Row(at, end, 1, walk.step, closed.step, mean, None, per_step, {"checkpoint"}, excludes=False)
 
 
 def _read(

@@ -319,8 +319,9 @@ def _assumptions(state: State, plan: Plan, measured: bool) -> tuple[str, ...]:
             "Meta RSC-1 one in 29,538, jobs of 1,024 GPUs there one in 8,090)"
         )
         found.append(
-            f"cost of a stop, launches that failed after it among it: besides the run's own, a median of {DEFAULT.wait_s / 60:.0f} min and half a "
-            f"checkpoint interval (ByteRobust 2025), as much as {DEFAULT.cost_weight} stops"
+            "cost of a stop, launches that failed after it among it: besides the run's own, a median of "
+            f"{DEFAULT.wait_s / 60:.0f} min and half a checkpoint interval (ByteRobust 2025), as much as "
+            f"{DEFAULT.cost_weight} stops"
         )
     if plan.later_fraction > 0:
         said = plan.sources.get("later_stages", "assumed")

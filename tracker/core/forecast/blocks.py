@@ -5,7 +5,8 @@ Pure. The store sums the same in SQL; a test holds the two together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -44,6 +45,53 @@ class Bucket(NamedTuple):
         if batch is not None and frame.sequence_length is not None:
             return batch * frame.sequence_length
         return frame.tokens_per_step
+
+
+class Told(NamedTuple):
+    """The steps that a bucket tells of: those since what was told before it."""
+
+    bucket: Bucket
+    low: int
+    high: int
+    tokens: float | None
+    """By the odometer, else by the size of its steps; None where nothing tells."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """An attempt's steps, told bucket after bucket, file after file."""
+
+    frame: Frame
+    last: int
+    """Step that the attempt is known to have done: lines without a clock may say more."""
+    step: int
+    """Told so far."""
+    odometer: int | None
+    """Tokens so far; None while unknown."""
+
+    @classmethod
+    def of(cls, frame: Frame, last: int) -> Walk:
+        """Return a walk that begins where the attempt did."""
+        odometer, step = frame.resume_tokens, frame.resume_step
+        return cls(frame, last, step, 0 if odometer is None and step == 0 else odometer)
+
+    def over(self, buckets: Iterable[Bucket]) -> Iterator[Told]:
+        """Yield what each bucket adds; one that adds no step is left out."""
+        for bucket in buckets:
+            low, high = self.step, min(bucket.step, self.last)
+            if high <= low:
+                continue
+            now, own = bucket.odometer(self.frame), None
+            if now is not None and self.odometer is not None and now > self.odometer:
+                own = float(now - self.odometer)
+            elif size := bucket.tokens_of_a_step(self.frame):
+                own = float(size * (high - low))
+            self.step = high
+            if now is not None:
+                self.odometer = now
+            elif self.odometer is not None:
+                self.odometer = None if own is None else self.odometer + round(own)
+            yield Told(bucket, low, high, own)
 
 
 def bucketed(readings: Iterable[Reading], *, width_us: int, until_us: int) -> list[Bucket]:

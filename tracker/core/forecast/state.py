@@ -19,7 +19,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from tracker.core.book import Book, Entry, Opened
 from tracker.core.facts import Facts
-from tracker.core.forecast.blocks import Bucket, bucketed, sampled
+from tracker.core.forecast.blocks import Bucket, Walk, bucketed, sampled
 from tracker.core.forecast.doubt import Limits, Point, doubtful
 from tracker.core.pieces import Piece
 from tracker.core.settings import Settings
@@ -414,24 +414,12 @@ def _rows(entry: Entry, facts: Facts, width_us: int, as_of_us: int) -> Iterator[
     mean_tokens = ((closed.tokens_net or 0) + (closed.tokens_lost or 0)) / (
         closed.steps_net + closed.steps_lost
     )
-    step, odometer = frame.resume_step, frame.resume_tokens
-    if odometer is None and step == 0:
-        odometer = 0
+    walk = Walk.of(frame, closed.step)
     for piece in attempt.pieces:
-        for bucket in _buckets(facts, piece, width_us, as_of_us, work_us):
-            high = min(bucket.step, closed.step)  # lines without a clock: only what is known to be done
-            if high <= step:
-                continue
-            now = bucket.odometer(frame)
-            count = high - step
-            if now is not None and odometer is not None and now > odometer:
-                own = float(now - odometer)
-            else:
-                own = float(count * (bucket.tokens_of_a_step(frame) or mean_tokens))
+        for bucket, low, high, own in walk.over(_buckets(facts, piece, width_us, as_of_us, work_us)):
             mean = bucket.step_time_sum_us / bucket.step_time_count if bucket.step_time_count else None
-            yield _Row(bucket.end_us, step, high, mean, own)
-            step = high
-            odometer = now if now is not None else None if odometer is None else odometer + round(own)
+            tokens = own if own is not None else (high - low) * mean_tokens
+            yield _Row(bucket.end_us, low, high, mean, tokens)
 
 
 def _doubts(entry: Entry, rows: Sequence[_Row], peak_us: float | None) -> dict[int, str]:
