@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from tests.core.test_book import eventful, told
 from tests.factories import ListFacts
 from tracker.core.book import Book
 from tracker.core.changes import Change, Changes, changes
-from tracker.core.cusum import Cusum
+from tracker.core.cusum import KEPT, STEADY, Cusum
 from tracker.core.records import Flag, Kind
 from tracker.core.summary import snapshot
 
@@ -349,3 +350,52 @@ def test_the_unit_of_time_does_not_matter(values: list[float], move: float) -> N
     b = [s.at for v in grid if (s := other.feed(v + move)) is not None]
 
     assert a == b
+
+
+def shaken(chance: random.Random, spikes: float) -> float:
+    """A cell's value of a steady run, where some cells hold a slow step."""
+    return chance.gauss(0, 0.005) + (0.045 if chance.random() < spikes else 0.0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_slow_steps_do_not_hide_a_shift_of_a_steady_run(seed: int) -> None:
+    """One cell in twelve holds a step that took four times as long: five per cent are named within an hour."""
+    chance = random.Random(seed)
+    watch = Cusum()
+    for _ in range(400):
+        assert watch.feed(shaken(chance, 1 / 12)) is None
+    named = [s for _ in range(11) if (s := watch.feed(0.05 + shaken(chance, 1 / 12))) is not None]
+
+    assert len(named) == 1
+    assert named[0].after == pytest.approx(0.05, abs=0.01)
+    assert abs(named[0].at - 400) <= 3
+
+
+@pytest.mark.parametrize(
+    ("wave", "found"), [(0.005, True), (0.017, False)], ids=["a steady run", "a run that wanders"]
+)
+def test_an_hour_that_is_off_counts_where_hours_are_steady(wave: float, found: bool) -> None:
+    """Nine cells 3.8 % off: too little for the sum, plain for the hour's median, and nothing special in a
+    run whose hours wander by more than a per cent."""
+    chance = random.Random(1)
+    watch = Cusum()
+    for number in range(600):
+        value = wave * math.sin(2 * math.pi * number / 288) + chance.gauss(0, 0.002)
+        assert watch.feed(value) is None
+    assert watch.shaken is not None
+    assert (watch.shaken <= STEADY) == found
+    named = [s for _ in range(9) if (s := watch.feed(watch.middle + 0.038)) is not None]
+
+    assert bool(named) == found
+
+
+def test_steady_is_said_only_of_a_whole_day() -> None:
+    """Until then an hour is not compared with others."""
+    watch = Cusum()
+    for number in range(KEPT - 1):
+        watch.feed(0.001 * (number % 3))
+        assert watch.shaken is None
+    for number in range(12):
+        watch.feed(0.001 * (number % 3))
+
+    assert watch.shaken == pytest.approx(0.0, abs=1e-9)

@@ -1,4 +1,5 @@
-"""Finds the moments at which a level shifted: a two-sided cumulative sum that single outliers cannot move.
+"""Finds the moments at which a level shifted: a two-sided cumulative sum that single outliers cannot move,
+and, in a steady run, the median of an hour.
 
 Pure: numbers in, moments out, one number at a time; what comes later never changes what was said.
 
@@ -9,6 +10,15 @@ Pure: numbers in, moments out, one number at a time; what comes later never chan
     v   long-run variance of d, by the differences of successive hours (wiggles of a day drop out)
     a shift is named when U or D exceeds h = max(LIMIT, CALM v) and the median of the values since that sum
     last left zero is off by NAMED; there it began
+
+    M   median of the last hour's values, less the median of the last day
+    s   root mean square of the medians of that day's hours about its median
+    a shift is named as well when M is off by NAMED and by SURE s, in a run that is steady: s at most STEADY,
+    over a whole day
+
+The sum weighs how far every value is off, and slow steps among them make it wait; the median of an hour asks
+only on which side most of them lie. Where readings are steady it is the quicker of the two, and it is left
+out where they are not: there an hour off by NAMED is nothing special.
 
 SLACK is half the shift worth naming. Noise makes h larger, so that it is found later and not wrongly: the
 mean time between false alarms grows as exp(2 SLACK h / v). While a sum is above zero its values wait, so
@@ -39,6 +49,8 @@ NAMED: Final = 0.035
 CALM: Final = 600.0
 """h over v: 18 nats where the level is off by a hundredth, as it is at the crest of a day's wiggle."""
 LIMIT_MOST: Final = 1.5
+STEADY: Final = 0.01
+SURE: Final = 4.0
 LEAST: Final = 3
 """Values that a shift must have shown itself in."""
 LEARN: Final = 12.0
@@ -50,7 +62,7 @@ _HEAVIEST: Final = 3.0
 _SPREAD_LEAST: Final = 0.002
 _HOUR: Final = 12
 _HOURS_LEAST: Final = 6
-_SURE: Final = 6400.0
+_SURE_LEVEL: Final = 6400.0
 """Cells over v that make a level sure to half of SLACK."""
 _VARIANCE_BEGIN: Final = 4e-4
 """Long-run variance until six hours were seen."""
@@ -86,6 +98,10 @@ class Cusum:
     spread: float = _SPREAD_LEAST
     """Root mean square of the clipped deviations."""
     variance: float = _VARIANCE_BEGIN
+    middle: float = 0.0
+    """Median of the last day of the same regime."""
+    shaken: float | None = None
+    """Root mean square of the medians of its hours about that; None until the regime is a day old."""
     _weight: float = 0.0
     _needed: float = LEARN
     _line: deque[tuple[int, float, float]] = field(default_factory=deque)
@@ -94,12 +110,14 @@ class Cusum:
     _down_since: int = 0
     _learnt: int = 0
     _measured: bool = False
+    _latest: deque[float] = field(default_factory=deque)
+    """The last hour's values, of this regime."""
 
     def feed(self, x: float, weight: float = 1.0) -> Shift | None:
         """Take the next value; return the shift that it makes plain, if it does."""
         number, self.fed = self.fed, self.fed + 1
         weight = min(weight, _HEAVIEST)
-        if self.level is None or self._weight < max(self._needed, _SURE * self.variance):
+        if self.level is None or self._weight < max(self._needed, _SURE_LEVEL * self.variance):
             self._learn(number, x, weight)
             return None
         limit = min(max(LIMIT, CALM * self.variance), LIMIT_MOST)
@@ -114,6 +132,8 @@ class Cusum:
         for total, since in ((self.up, self._up_since), (self.down, self._down_since)):
             if total > limit and number - since + 1 >= LEAST and self._large(since):
                 return self._shift(since, number)
+        if self._hour_is_off(x, weight):
+            return self._shift(number - len(self._latest) + 1, number)
         if self.up <= 0 and self.down <= 0:
             for waiting in self._waiting:
                 self._learn(*waiting)
@@ -125,6 +145,16 @@ class Cusum:
         assert self.level is not None
         values = sorted(x for number, x, _ in self._waiting if number >= since)
         return abs(_median(values) - self.level) >= NAMED
+
+    def _hour_is_off(self, x: float, weight: float) -> bool:
+        """Take a value into the last hour; tell whether most of that hour lies elsewhere."""
+        size = max(LEAST, round(_HOUR / max(1.0, weight)))
+        self._latest.append(x)
+        while len(self._latest) > size:
+            self._latest.popleft()
+        if self.shaken is None or self.shaken > STEADY or len(self._latest) < size:
+            return False
+        return abs(_median(sorted(self._latest)) - self.middle) >= max(NAMED, SURE * self.shaken)
 
     def _learn(self, number: int, x: float, weight: float) -> None:
         self._line.append((number, x, weight))
@@ -138,8 +168,9 @@ class Cusum:
     def _measure(self) -> None:
         """Take level, spread and long-run variance of the regime's last day."""
         values = [x for _, x, _ in self._line]
-        middle = _median(sorted(values))
+        middle = self.middle = _median(sorted(values))
         self.level = middle + sum(min(max(x - middle, -CLIP), CLIP) for x in values) / len(values)
+        self.shaken = self._shaking(values) if self._weight >= KEPT else None
         scores = [min(max(x - self.level, -CLIP), CLIP) for x in values]
         if len(scores) >= _HOUR:
             self.spread = max(_SPREAD_LEAST, math.sqrt(sum(d * d for d in scores) / len(scores)))
@@ -150,6 +181,12 @@ class Cusum:
             self._measured = True
         elif not self._measured:
             self.variance = max(_VARIANCE_BEGIN, 3 * self.spread**2)
+
+    def _shaking(self, values: Sequence[float]) -> float:
+        """Return how far the medians of the hours lie off the day's."""
+        size = max(1, round(_HOUR * len(values) / max(sum(weight for *_, weight in self._line), 1.0)))
+        hours = [_median(sorted(values[n : n + size])) for n in range(0, len(values) - size + 1, size)]
+        return math.sqrt(sum((hour - self.middle) ** 2 for hour in hours) / len(hours))
 
     def _hours(self, scores: Sequence[float]) -> tuple[list[float], list[float]]:
         """Return the sums of the deviations over successive hours, and how many cells each covers."""
@@ -179,6 +216,8 @@ class Cusum:
     def _begin(self, held: list[tuple[int, float, float]]) -> None:
         self._line.clear()
         self._waiting.clear()
+        self._latest.clear()
+        self.shaken = None
         self._weight = self.up = self.down = 0.0
         self._needed = AGAIN
         for entry in held:
