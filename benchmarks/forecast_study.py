@@ -3,10 +3,10 @@
     python benchmarks/forecast_study.py --out docs/forecast.md     the page, from scratch: some minutes
     python benchmarks/forecast_study.py --runs 100 --first 100001  quicker, to look, on seeds for tuning
 
-Seeds 300,001 and up are those of the page (310,001 and up for frail runs): nobody looked at them before the
-model stood. It was tuned on seeds from 100,001 (200,001) on; 1 to 1,000 were those of an earlier page. Real
-runs are read from --data (a folder with glm130b, bloom, opt175b, mlperf, modded-nanogpt); without it their
-tables are left out.
+Seeds 400,001 and up are those of the page (410,001 and up for frail runs): nobody looked at them before the
+model stood. It was tuned on seeds from 100,001 (200,001) on; 1 to 1,000 and 300,001 to 301,000 were those of
+earlier pages. Real runs are read from --data (a folder with glm130b, bloom, opt175b, mlperf, modded-nanogpt);
+without it their tables are left out.
 """
 
 from __future__ import annotations
@@ -376,14 +376,23 @@ Pareto tail; the rate ramps, drifts, jumps, has slow nodes; jobs end on the cloc
 people roll back (moderately: half an hour to 14 hours of work, every six to forty days; a run that goes back
 by several days is not among them). The forecaster sees records only, up to the moment. Its few priors were
 tuned on other seeds of the same world (100,001 and up, frail ones 200,001 and up), so the world's shapes are
-known to it as far as those priors go. Nobody had looked at the seeds of these tables before the model stood.
+known to it as far as those priors go. Nobody had looked at the seeds of these tables before the model stood:
+they were played once, for this page.
 
-To be told besides: one prior (`early_share`, by which the range at a tenth done is drawn in) was first chosen
-after a look at seeds 1 to 1,000, which an earlier version of this page showed. They are not used here.
+To be told besides: an earlier version of this page, on seeds 300,001 to 301,000, held 83.5 % at a quarter
+done and 76.7 % at three quarters. On the seeds for tuning (100,001 to 102,000) two causes were found. A rise
+at the start of a run (a batch ramp-up, say) was taken for wandering, long after it was over: at a quarter
+done such runs were held in 88 %, the others in 81 %, and a prior that draws early ranges in (`early_share`)
+had been chosen large enough to make up for it, too narrow for the rest. Now a rise that has ended is left out
+of what the wandering is estimated from. And the variance of a wandering rate grew with all of the length
+ahead, which is too fast early and too slow late, because part of what wanders comes back: now with its 3/4
+power, beside a larger part that never averages out. After that, `early_share` is 12 % where it was 20.
+`early_share` was first chosen after a look at seeds 1 to 1,000; neither those nor 300,001 to 301,000 are used
+here.
 
 {aims}
 
-A share of 1,000 runs has a standard error of 1.2 points. What is missed stays missed: nothing was tuned on
+A share of 1,000 runs has a standard error of 1.3 points. What is missed stays missed: nothing was tuned on
 these seeds.
 
 {simulated}
@@ -415,7 +424,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--frail", type=int, default=200, help="runs that fail very often")
-    parser.add_argument("--first", type=int, default=300_001, help="first seed")
+    parser.add_argument("--first", type=int, default=400_001, help="first seed")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--cases", type=Path, help="keep the states of the simulated runs here")
     parser.add_argument("--out", type=Path)
