@@ -359,7 +359,7 @@ def shaken(chance: random.Random, spikes: float) -> float:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_slow_steps_do_not_hide_a_shift_of_a_steady_run(seed: int) -> None:
-    """One cell in twelve holds a step that took four times as long: five per cent are named within an hour."""
+    """One cell in twelve holds a step that took four times as long: 5 % are named within an hour."""
     chance = random.Random(seed)
     watch = Cusum()
     for _ in range(400):
