@@ -6,14 +6,17 @@ Pure. Rounding only; every number comes finished.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from reports.numbers import UNKNOWN, hours, moment, per_cent, scaled
 from reports.tables import Table
-from tracker.core.forecast.backtest import Replay
-from tracker.core.forecast.history import History, Kept
-from tracker.core.forecast.score import Score
 from tracker.core.forecast.value import Forecast, Quantiles
-from tracker.core.snapshot import Snapshot
+
+if TYPE_CHECKING:  # a forecast alone loads neither replay nor history
+    from tracker.core.forecast.backtest import Replay
+    from tracker.core.forecast.history import History, Kept
+    from tracker.core.forecast.score import Score
+    from tracker.core.snapshot import Snapshot
 
 Pair = tuple[str, str]
 _LINES = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,6 +106,31 @@ def test_the_command_answers_on_one_screen(stored: Path) -> None:
     assert told["finish_at"]["p10"] < told["finish_at"]["p50"] < told["finish_at"]["p90"]
     assert told["basis"] == "measured"
     assert tracker("forecast", *at, "--json").stdout == document.stdout
+
+
+def test_a_forecast_loads_no_reader_but_the_config_s_own(stored: Path) -> None:
+    """Nor what only a replay or the history needs: all readers together take a third of a second."""
+    code = (
+        "import sys; from pathlib import Path; from tracker import app; "
+        f"app.forecast_now(app.load_config(Path({str(stored)!r})), as_of_us={us(5100)}); "
+        "print(*(m for m in sys.modules if m.startswith(('collectors.', 'tracker.core.forecast.'))))"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    loaded = {name for name in made.stdout.split() if not name.startswith("collectors._")}
+    assert {name for name in loaded if name.startswith("collectors.")} == {"collectors.jsonl"}
+    assert "tracker.core.forecast.model" in loaded
+    assert not {"tracker.core.forecast.backtest", "tracker.core.forecast.history"} & loaded
+
+
+def test_since_is_before_the_forecast(stored: Path) -> None:
+    """A moment that is not is a wrong call, told with both moments."""
+    at = ("--config", str(stored), "--as-of", iso(5100))
+    for since in (5100, 9000):
+        made = tracker("forecast", *at, "--since", iso(since))
+        assert made.returncode == 2
+        assert f"--since {iso(since)}: expected a moment before {iso(5100)}" in made.stderr
+    assert "Since 2026-01-01 00:50 the middle moved" in tracker("forecast", *at, "--since", iso(3000)).stdout
 
 
 def test_status_has_the_same_forecast(stored: Path) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tracker.config import Config
 from tracker.core.book import Book
 from tracker.core.facts import Facts
 from tracker.core.forecast.answer import forecast, spent_money
 from tracker.core.forecast.choices import WhatIf, mfu_expected, parse, what_if
-from tracker.core.forecast.history import History, Truth, judged
 from tracker.core.forecast.state import State, state_of
 from tracker.core.forecast.value import Forecast
 from tracker.core.settings import Settings
@@ -24,6 +23,9 @@ from tracker.core.snapshot import Snapshot
 from tracker.core.summary import judge, summed
 from tracker.marks import StoredMarks
 from tracker.store import Reader, Writer, keep_forecast
+
+if TYPE_CHECKING:
+    from tracker.core.forecast.history import History, Truth
 
 DAY_US: Final = 86_400_000_000
 
@@ -118,11 +120,15 @@ def history(config: Config, *, until_us: int) -> list[Forecast]:
 
 def judged_history(config: Config, *, until_us: int) -> History:
     """Return the kept forecasts with how they moved and, once the run is finished, how right each was."""
+    from tracker.core.forecast.history import judged
+
     made = history(config, until_us=until_us)
     return judged(made, _truth(ask_store(config, as_of_us=until_us)) if made else None)
 
 
 def _truth(asked: Asked) -> Truth | None:
+    from tracker.core.forecast.history import Truth
+
     told, state = asked.forecast, asked.state
     if told.basis != "exact" or told.finish_us is None or told.finish_us.p50 is None:
         return None

@@ -109,7 +109,6 @@ def _told(at_us: int) -> str:
 
 
 def _now(loaded: Any, as_of_us: int, choices: dict[str, str], since: int | None, as_json: bool) -> None:
-    from reports.forecast import forecast_pairs, what_if_table
     from tracker import app
     from tracker.cli._output import print_json, print_pairs, print_table
     from tracker.core.errors import InvalidValue
@@ -136,6 +135,8 @@ def _now(loaded: Any, as_of_us: int, choices: dict[str, str], since: int | None,
             )
         )
         return
+    from reports.forecast import forecast_pairs, what_if_table
+
     print_pairs(forecast_pairs(snapshot, told))
     if other is not None:
         click.echo()

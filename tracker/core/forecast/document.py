@@ -6,13 +6,15 @@ Pure. Times are ISO 8601 with Z, ratios 0..1, unknown is null.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tracker.core.forecast.backtest import Replay
-from tracker.core.forecast.history import History
-from tracker.core.forecast.score import Score
 from tracker.core.forecast.section import forecast_section, iso, quantiles
 from tracker.core.forecast.value import Forecast, Move, Quantiles
+
+if TYPE_CHECKING:  # a forecast alone loads neither replay nor history
+    from tracker.core.forecast.backtest import Replay
+    from tracker.core.forecast.history import History
+    from tracker.core.forecast.score import Score
 
 SCHEMA: Final = 1
 _DAY_US: Final = 86_400e6
