@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +13,18 @@ GRAFANA: Final = ROOT / "configs" / "grafana"
 FILES: Final = tuple(sorted((GRAFANA / "dashboards").glob("*.json")))
 BOARDS: Final[dict[str, dict[str, Any]]] = {path.stem: json.loads(path.read_text()) for path in FILES}
 FILLED: Final = {
-    "$__rate_interval": "1m",
+    "$__rate_interval": "2m",
+    "$__interval_ms": "15000",
     "$__interval": "15s",
     "${datasource}": "p",
     "$job": ".+",
     "$instance": ".+",
     "$run": ".+",
 }
+
+
+PACE: Final = {name: value for name, value in FILLED.items() if name.startswith("$__")}
+"""What Grafana fills in by the width of the picture."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,12 @@ class Asked:
     @property
     def filled(self) -> str:
         """Return the expression with every variable at "All"."""
+        return self.paced(FILLED)
+
+    def paced(self, values: Mapping[str, str]) -> str:
+        """Return the expression with these variables filled in."""
         text = self.expr
-        for name, value in FILLED.items():
+        for name, value in values.items():
             text = text.replace(name, value)
         return text
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from tests.conftest import need
-from tests.dashboards import BOARDS, FILES, GRAFANA, ROOT, Asked, panels, queries
+from tests.dashboards import BOARDS, FILES, FILLED, GRAFANA, PACE, ROOT, Asked, panels, queries
 from tests.test_exporter import FULL, VITALS, exporter
 from tests.test_rules import RECORDED
 from tracker.families import FAMILIES, Page
@@ -156,7 +156,7 @@ def target_rate_interval(board: dict[str, Any]) -> Iterator[str]:
 
 def target_matchers(board: dict[str, Any]) -> Iterator[str]:
     for asked in (q for q in QUERIES if q.board == board["uid"]):
-        for selector in asked_for(promql.parse(asked.expr.replace("$__rate_interval", "1m"))):
+        for selector in asked_for(promql.parse(asked.paced(PACE))):
             matchers = {(m.name, str(m.op), m.value) for m in selector.matchers.matchers}
             for name in ("job", "instance"):
                 if (name, str(promql.MatchOp.Re), f"${name}") not in matchers:
@@ -268,6 +268,40 @@ def test_overrides_name_series_that_a_panel_has() -> None:
                 elif override["matcher"]["id"] == "byRegexp":
                     pattern = override["matcher"]["options"]
                     assert any(re.search(pattern, str(legend)) for legend in legends), panel["title"]
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize("step_s", [15, 60, 3600])
+@pytest.mark.parametrize("name", ["Attempts", "Interruptions"])
+def test_no_mark_falls_between_two_steps(promtool: str, tmp_path: Path, name: str, step_s: int) -> None:
+    """Over two hours or over a month: what happened once is marked at the next step, and not later."""
+    asked = next(q for q in QUERIES if q.where == f"annotation {name}")
+    pace = {"$__rate_interval": f"{max(step_s + 15, 60)}s", "$__interval_ms": f"{step_s * 1000}"}
+    run = 'job="j",instance="i",run="r"'
+    event_s = 3 * 3600 + 75
+    before, after = event_s // 15, 2000
+    metrics = {
+        f"training_last_attempt_start_timestamp_seconds{{{run}}}": f"-1000000x{before} {event_s}x{after}",
+        f"training_last_interruption_timestamp_seconds{{{run}}}": f"-1000000x{before} {event_s}x{after}",
+        f'training_interruptions{{{run},kind="unexpected",cause="gpu"}}': f"3x{before} 4x{after}",
+    }
+    moments = [event_s // step_s * step_s + number * step_s for number in (-2, -1, 0, 1, 8)]
+    expr = asked.paced({**FILLED, **pace})
+    case = {
+        "interval": "15s",
+        "input_series": [{"series": series, "values": values} for series, values in metrics.items()],
+        "promql_expr_test": [  # nothing before it, it at the next step, nothing long after
+            {"expr": f"count({expr})", "eval_time": f"{at_s}s",
+             "exp_samples": [{"labels": "{}", "value": 1}] if place == 3 else []}
+            for place, at_s in enumerate(moments)
+        ],
+    }  # fmt: skip
+    (tmp_path / "case.yml").write_text(yaml.safe_dump({"evaluation_interval": "15s", "tests": [case]}))
+    done = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "case.yml"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_gauge_of_the_run_is_on_a_dashboard_or_in_a_rule() -> None:

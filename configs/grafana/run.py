@@ -387,20 +387,24 @@ POINT: Final = (
         columns={"run": ("run", ""), "reference": ("reference", ""), "flop_method": ("FLOPs by", "")},
     ),
 )
+# Each asks back as far as Grafana's last step: over a month a step is hours, and none may fall in between.
 MARKS: Final = (
     Mark(
         name="Attempts",
         colour="blue",
         title="{{run}}: an attempt began",
-        expr="changes(training_last_attempt_start_timestamp_seconds{@}[2m]) > 0",
+        expr="changes(training_last_attempt_start_timestamp_seconds{@}[$__rate_interval]) > 0",
     ),
     Mark(
         name="Interruptions",
         colour="red",
         title="{{run}}: interrupted, {{cause}}",
-        expr='(training_interruptions{@, kind="unexpected"} > training_interruptions{@} offset 2m\n'
-        ' or training_interruptions{@, kind="unexpected"} unless training_interruptions{@} offset 2m)\n'
-        "and on (job, instance, run) time() - training_last_interruption_timestamp_seconds{@} < 900",
+        expr='(training_interruptions{@, kind="unexpected"}'
+        " > training_interruptions{@} offset $__rate_interval\n"
+        ' or training_interruptions{@, kind="unexpected"}'
+        " unless training_interruptions{@} offset $__rate_interval)\n"
+        "and on (job, instance, run)"
+        " time() - training_last_interruption_timestamp_seconds{@} < 900 + $__interval_ms / 1000",
     ),
 )
 
