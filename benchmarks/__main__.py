@@ -17,6 +17,8 @@ ALL = {
     "store_size": "bytes a reading, and reading them back",
     "scrape": "a scrape of 1, 100, 1,000 runs; fifty scrapers beside idle TLS clients",
     "sidecar": "the sidecar: start, scrape, memory, CPU",
+    "beside_job": "what the sidecar takes from a job that keeps every core busy",
+    "readers": "how long fifty readers wait beside a sidecar that writes",
     "follow_files": "following files",
     "backfill": "a run's past into VictoriaMetrics, beside promtool",
     "forecast_cost": "a forecast on a million readings",

@@ -2,8 +2,9 @@
 
     python benchmarks/beside_job.py [--seconds 20]
 
-A "job" that keeps every core busy counts its rounds with and without a sidecar beside it, in turn, while a
-writer fills its log. System calls are counted by strace over a time of their own: it slows what it counts.
+A "job" that keeps every core busy counts its rounds beside a sidecar that runs and one that is frozen, in turn,
+while a writer fills the log. What was not read while it was frozen is read after, so the loss is told too high.
+System calls are counted by strace over a time of their own: it slows what it counts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -24,8 +26,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from sidecar import CHATTER, CONFIG, Sidecar, line, said
 
 RATES = (1_000, 50_000)
-LOSES_MOST = {1_000: 1.0, 50_000: 5.0}
-"""Per cent of the job's rounds."""
+LOSES_MOST = {1_000: 1.0, 50_000: 15.0}
+"""Per cent of the job's rounds, on two cores; what the processor limit below comes to there."""
+PAIRS = 11
+CACHE_MOST_MIB = 16
 WORKS_MOST = {1_000: 1.0, 50_000: 30.0}
 """Per cent of a core."""
 CALLS_MOST = {1_000: 100.0, 50_000: 600.0}
@@ -108,17 +112,23 @@ def beside(rate: int, seconds: float) -> None:
         folder = Path(name)
         (folder / "run.toml").write_text(CONFIG)
         with process(WRITER.format(here=str(Path(__file__).parent), rate=rate), folder):
-            alone, watched = [], []
-            for _ in range(3):
-                alone.append(job_rounds(seconds / 3))
-                sidecar = Sidecar(folder)
-                sidecar.until('tracker_ready{run="bench"} 1.0')
-                watched.append(job_rounds(seconds / 3))
-                sidecar.stop()
-            lost = 100 * (1 - statistics.median(watched) / statistics.median(alone))
-            said(f"{rate:,} lines/s: what a job on every core loses", lost, "%", LOSES_MOST[rate])
             sidecar = Sidecar(folder)
             sidecar.until('tracker_ready{run="bench"} 1.0')
+            time.sleep(3)
+            losses = []
+            for pair in range(PAIRS):
+                rounds = {}
+                for frozen in (True, False) if pair % 2 else (False, True):
+                    os.kill(sidecar.process.pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+                    rounds[frozen] = job_rounds(seconds / PAIRS)
+                os.kill(sidecar.process.pid, signal.SIGCONT)
+                losses.append(100 * (1 - rounds[False] / rounds[True]))
+            about = f"{rate:,} lines/s: what a job on every core loses"
+            said(about, statistics.median(losses), "%", LOSES_MOST[rate])
+            low, _, high = statistics.quantiles(losses, n=4)
+            print(
+                f"    half of {PAIRS} pairs of {seconds / PAIRS:.1f} s lie between {low:.1f} and {high:.1f} %"
+            )
             time.sleep(3)
             before, began = sidecar.cpu_s(), time.monotonic()
             time.sleep(seconds)
@@ -153,7 +163,7 @@ def old_log(megabytes: int) -> None:
             f"an old log of {megabytes} MiB: left in the page cache",
             int(cached.stdout) / 2**20,
             "MiB",
-            megabytes,
+            CACHE_MOST_MIB,
         )
         sidecar.stop()
 

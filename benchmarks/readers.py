@@ -92,6 +92,7 @@ def reader(number: int, folder: Path, url: str, ends_s: float, out: Path) -> Non
         "backup",
     )[number % 10]
     time.sleep(number / READERS * EVERY_S)
+    os.nice(10)  # as the sidecar is: else a crowd that computes keeps it from answering
     took = []
     while time.monotonic() < ends_s:
         began, cpu, queue = time.monotonic(), time.process_time(), queued_s()

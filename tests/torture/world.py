@@ -26,7 +26,9 @@ from tracker.core.errors import TrackerError
 
 PLOT: Final = Plot(name="world", preset="finished", changes=(("total_steps", 1500),))
 MOST_MB: Final = 110.0
-"""Memory at its highest; a gigabyte of log or a line of 500 MB must not show in it."""
+"""Memory at its highest; a gigabyte of log or a line of 500 MB must not show in it ..."""
+MOST_OF_MANY_ROWS_MB: Final = 200.0
+"""... but an answer of 100,000 rows is taken whole."""
 CHATTER: Final = (
     b"INFO:megatron.core: something that nobody looks for, and there is very much of it, line after line\n"
 )
@@ -285,7 +287,7 @@ def no_line_end(at: Scene) -> None:
     before = at.metric(r"training_step\{[^}]*\}")
     line = (
         b" [2026-01-05 00:00:00.000000] iteration    99999/ 100000 | consumed samples: 102398976 | elapsed"
-        b" time per iteration (ms): 4000.0 | learning rate: 1.0E-05 | global batch size:  1024 | lm loss: 1.0E+01"
+        b" time per iteration (ms): 4000.0 | learning rate: 1.0E-05 | global batch size:  1024 | lm loss: 1.0"
     )
     with newest.open("ab") as out:
         out.write(line)
@@ -398,7 +400,8 @@ def _end(at: Scene) -> None:
     at.stage.finish()
     at.caught_up()
     met.memory_mb = at.high_mb()
-    if met.memory_mb > MOST_MB:
+    most_mb = MOST_OF_MANY_ROWS_MB if FAULTS[met.name] is scheduler_tells_much else MOST_MB
+    if met.memory_mb > most_mb:
         met.faults.append(f"it took {met.memory_mb:.0f} MB")
     status = one.stop()
     if status != 0 or "Traceback" in one.said:
@@ -424,7 +427,8 @@ def _differences(ends: Rows, expected: Rows) -> list[str]:
     """Return what of the training's own rows is not as when they are read once."""
     found = []
     for table in ("reading", "event", "reject"):
-        lost, more = ends[table] - expected[table], expected[table] - ends[table]
-        if lost or more:
-            found.append(f"{table}: {sum(lost.values())} more, {sum(more.values())} fewer than read once")
+        more, fewer = ends[table] - expected[table], expected[table] - ends[table]
+        own = sum(count for row, count in more.items() if row[0][0] < 2)  # of the first two sources
+        if own or fewer:
+            found.append(f"{table}: {own} more, {sum(fewer.values())} fewer than read once")
     return found
