@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from tracker.core.cells import CELL_US, cells
 from tracker.core.changes import Changes, changes_of
 from tracker.core.daily import DAY_US, Daily, Health, daily, history_moments
 from tracker.core.facts import Facts
+from tracker.core.records import Event
 from tracker.core.series import Series, series, series_of, width_for
 from tracker.core.summary import snapshot
 from tracker.forecasting import Asked, ask
@@ -33,6 +35,8 @@ ENDINGS: Final = ("txt", "html", "pdf")
 _MAIL_SECTIONS: Final = ("key-figures", "finish", "ledger", "attempts")
 _MAIL_FIGURES: Final = ("finish", "waterfall")
 _MAIL_WIDTH_PX: Final = 1184
+_MOST_EVENTS: Final = 100_000
+"""Kept while a report is made: some 50 MB at most."""
 
 
 def daily_of_store(config: Config, *, as_of_us: int) -> Daily:
@@ -43,8 +47,32 @@ def daily_of_store(config: Config, *, as_of_us: int) -> Daily:
         book = Book(config.settings, marks=StoredMarks(reader))
         problems = _problems(reader, as_of_us)
         return daily_of(
-            book, reader, as_of_us=as_of_us, rejects=rejects, unrecognised=unread, problems=problems
+            book, _Held(reader), as_of_us=as_of_us, rejects=rejects, unrecognised=unread, problems=problems
         )
+
+
+class _Held:
+    """A store's facts, each asked for once: a report looks at the same ones as of a dozen moments."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.readings = reader.readings
+        self.buckets = reader.buckets
+        self.streams = cache(reader.streams)
+        self.scheduler_rows = cache(reader.scheduler_rows)
+        self.corrections = cache(reader.corrections)
+        self._reader = reader
+        self._events: dict[tuple[int, int, int | None], list[Event]] = {}
+        self._left = _MOST_EVENTS
+
+    def events(self, stream_id: int, *, start: int = 0, end: int | None = None) -> Iterator[Event]:
+        """Yield the events with start <= offset < end, in file order."""
+        known = self._events.get((stream_id, start, end))
+        if known is None:
+            known = list(self._reader.events(stream_id, start=start, end=end))
+            if len(known) < self._left:
+                self._left -= len(known) + 1
+                self._events[stream_id, start, end] = known
+        return iter(known)
 
 
 def _problems(reader: Reader, as_of_us: int) -> tuple[str, ...]:

@@ -169,11 +169,11 @@ class Cusum:
         """Take level, spread and long-run variance of the regime's last day."""
         values = [x for _, x, _ in self._line]
         middle = self.middle = _median(sorted(values))
-        self.level = middle + sum(min(max(x - middle, -CLIP), CLIP) for x in values) / len(values)
+        self.level = middle + sum(_clipped(values, middle)) / len(values)
         self.shaken = self._shaking(values) if self._weight >= KEPT else None
-        scores = [min(max(x - self.level, -CLIP), CLIP) for x in values]
+        scores = _clipped(values, self.level)
         if len(scores) >= _HOUR:
-            self.spread = max(_SPREAD_LEAST, math.sqrt(sum(d * d for d in scores) / len(scores)))
+            self.spread = max(_SPREAD_LEAST, math.sqrt(sum([d * d for d in scores]) / len(scores)))
         sums, weights = self._hours(scores)
         if len(sums) >= _HOURS_LEAST:
             steps = sum((b - a) ** 2 for a, b in pairwise(sums)) / (len(sums) - 1)
@@ -237,6 +237,11 @@ def _split(
     margin = _NATS * max(spread, _SPREAD_LEAST) / 1.2533  # of a Laplace law with this spread
     near = [i for i, value in enumerate(sums) if value >= best - margin]
     return window[sums.index(best)][0], window[near[0]][0], window[near[-1]][0]
+
+
+def _clipped(values: Sequence[float], level: float) -> list[float]:
+    """Return how far values are off a level, by CLIP at most: quick, as a day of them is told every hour."""
+    return [-CLIP if d < -CLIP else CLIP if d > CLIP else d for d in [x - level for x in values]]
 
 
 def _median(ordered: list[float]) -> float:
