@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -34,8 +35,9 @@ from tracker.config import Config, ConfigError, Listen, parse
 from tracker.configs import Clash, Configs, NoConfigs, files_of, where_to_serve
 from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.exporter import Exporter
+from tracker.foresight import EVERY_OF_MANY_S, EVERY_S, FINISHED_S, Foresight
 from tracker.gate import Gate
-from tracker.member import FORECAST_OF_MANY_S, LOOK_S
+from tracker.member import LOOK_S
 from tracker.parts import Edges, RunNow
 from tracker.scheduler import RunJobs
 from tracker.sidecar import SLICE_S
@@ -159,7 +161,34 @@ def test_forecasts_are_made_one_at_a_time() -> None:
     assert Oracle.most == 1
     assert set(of_run(exporter, "tracker_ready").values()) == {1}
     assert clock.waited.count(pytest.approx(LOOK_S)) >= 8  # looked at often while one is made
-    assert FORECAST_OF_MANY_S * 1000 / 1.5 > 20  # a thousand runs: below a twentieth of a core
+    assert EVERY_OF_MANY_S * 1000 / 1.5 > 20  # a thousand runs: below a twentieth of a core
+
+
+@pytest.mark.parametrize(
+    ("state", "moves", "news", "waits_s"),
+    [
+        pytest.param("running", True, False, [EVERY_S] * 3, id="a-run-that-goes-on"),
+        pytest.param("finished", True, False, [FINISHED_S] * 3, id="a-finished-run-seldom"),
+        pytest.param("finished", True, True, [EVERY_S] * 3, id="unless-something-new-is-read"),
+        pytest.param("stalled", False, False, [], id="history-once"),
+        pytest.param("stalled", False, True, [EVERY_S] * 3, id="and-again-with-new-facts"),
+    ],
+)
+def test_a_forecast_is_made_anew_where_it_may_say_something_new(
+    state: str, moves: bool, news: bool, waits_s: list[float]
+) -> None:
+    """By the steady clock; a run whose moment stands still gives the same answer to the same facts."""
+    Oracle.at_once, Oracle.most, Oracle.begun = set(), 0, []
+    clock, begun_s = Hands(10**9), []
+    foresight = Foresight(Oracle("a"), clock=clock, gate=Gate())
+    for turn in range(int(4 * FINISHED_S / 60)):
+        clock.moment_s = 60.0 * turn
+        snapshot = replace(FULL, state=state)
+        now = RunNow(as_of_us=turn if moves else 0, snapshot=snapshot, settled=True, store_up=True)
+        for _ in range(4):  # it takes three looks to come
+            foresight.turn(now, revision=turn if news else 0, runs=1)
+        begun_s += [clock.moment_s] * (len(Oracle.begun) - len(begun_s))
+    assert [b - a for a, b in itertools.pairwise(begun_s)][:3] == waits_s
 
 
 def test_the_gate_lets_one_through_in_the_order_they_came() -> None:

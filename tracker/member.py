@@ -18,9 +18,9 @@ from tracker.answers import Shown
 from tracker.config import Config
 from tracker.core.errors import TrackerError
 from tracker.core.facts import Facts
-from tracker.core.forecast.value import Forecast
 from tracker.core.records import Reading
 from tracker.core.snapshot import Snapshot
+from tracker.foresight import Foresight
 from tracker.gate import Gate
 from tracker.parts import Edges, RunNow, SidecarClock, Work
 from tracker.scheduler import RunJobs
@@ -40,11 +40,6 @@ _MOST_BETWEEN_S: Final = 30.0
 _MOST_BETWEEN_OF_MANY_S: Final = 60.0
 _RETRY_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 _CHECKPOINT_S: Final = 300.0
-FORECAST_S: Final = 900.0
-"""Between two forecasts; the first is made once all sources were read."""
-FORECAST_OF_MANY_S: Final = 30.0
-"""At least that long, times the number of runs: the children then take some five per cent of a core."""
-_FORECAST_RETRY_S: Final = 30.0
 LOOK_S: Final = 0.2
 """How often something under way beside the reading is looked at."""
 _STOP_EVERY: Final = 0xFFF
@@ -73,9 +68,10 @@ class Member:
         self.run = config.settings.run
         self._clock = clock
         self._open_work = edges.open_work
-        self._outlook = edges.outlook
+        self._foresight = (
+            Foresight(edges.outlook, clock=clock, gate=gate) if edges.outlook is not None else None
+        )
         self._parts = edges.parts
-        self._gate = gate
         self._jobs = jobs
         self._jobs.every("checkpoint", _CHECKPOINT_S, self._tidy, at_once=True)
         for part in self._parts:
@@ -84,8 +80,6 @@ class Member:
         self._work: Work | None = None
         self._snapshot: Snapshot | None = None
         self._shown: Snapshot | None = None
-        self._forecast: Forecast | None = None
-        self._asked_s = float("-inf")
         self._revision = -1
         self._snapshot_s: float | None = None
         self._made_s = 0.0
@@ -135,16 +129,13 @@ class Member:
     @property
     def ready(self) -> bool:
         """Whether everything that is there was read, and the numbers shown are made of it, forecast too."""
-        foreseen = self._outlook is None or self._forecast is not None
+        foreseen = self._foresight is None or self._foresight.latest is not None
         return self._shown_all and self._snapshot is not None and foreseen
 
     @property
     def _busy(self) -> bool:
-        return (
-            (self._outlook is not None and self._outlook.busy)
-            or self._gate.is_open_for(self)
-            or any(part.busy for part in self._parts)
-        )
+        foresees = self._foresight is not None and self._foresight.wants
+        return foresees or any(part.busy for part in self._parts)
 
     # -- what ----------------------------------------------------------------------------------------
 
@@ -172,11 +163,10 @@ class Member:
     def close(self) -> None:
         """End what is under way, and give everything back; what fails at that is said, and stops no other."""
         self._ending(self._jobs.stop)
-        if self._outlook is not None:
-            self._ending(self._outlook.close)
+        if self._foresight is not None:
+            self._ending(self._foresight.close)
         for part in self._parts:
             self._ending(part.close)
-        self._ending(lambda: self._gate.leave(self))
         self._close_work()
 
     def _guarded(self, work: Callable[[], float | None]) -> float | None:
@@ -226,20 +216,18 @@ class Member:
 
     def _glance(self) -> None:
         """Look at what is under way beside the reading."""
-        before = self._forecast
-        self._look_around()
-        if self._forecast is not before or (self._outlook is not None and not self._outlook.busy):
+        another = self._look_around()
+        if another or (self._foresight is not None and not self._foresight.busy):
             self._say(self._work.vitals() if self._work is not None else Vitals())
 
-    def _look_around(self) -> None:
-        self._look_ahead()
-        now = RunNow(
-            as_of_us=self._moment_us(),
-            snapshot=self._shown,
-            settled=self._shown_all,
-            store_up=self._store_up,
-            leaving=self.leaves_s is not None,
+    def _look_around(self) -> bool:
+        """Give what goes on beside the reading its turn; tell whether another forecast came."""
+        another = self._foresight is not None and self._foresight.turn(
+            self._now(), revision=self._revision, runs=self.neighbours + 1
         )
+        if another:
+            self._compose()
+        now = self._now()
         for part in self._parts:
             try:
                 part.turn(now)
@@ -249,32 +237,16 @@ class Member:
                 if not part.problem:
                     _log.exception("%s: a part of the run failed", self.run)
                 part.problem = f"internal error, see the log: {type(error).__name__}: {error}"
+        return another
 
-    def _look_ahead(self) -> None:
-        """Take a forecast that is there, ask for the next where it is due and the gate is open."""
-        outlook = self._outlook
-        if outlook is None or not self._shown_all:
-            return
-        was_busy = outlook.busy
-        made = outlook.poll()
-        if made is not None:
-            self._forecast = made
-            self._compose()
-        if outlook.busy:
-            return
-        if was_busy:
-            self._gate.leave(self)
-        now_s = self._clock.monotonic_s()
-        every_s = max(FORECAST_S, FORECAST_OF_MANY_S * (self.neighbours + 1))
-        if self._forecast is None or outlook.problem:
-            every_s = _FORECAST_RETRY_S
-        if now_s - self._asked_s < every_s or not self._store_up or self.leaves_s is not None:
-            self._gate.leave(self)
-        elif self._gate.enter(self):
-            self._asked_s = now_s
-            outlook.begin(self._moment_us() // 1_000_000 * 1_000_000)  # a moment that a command can name
-            if not outlook.busy:
-                self._gate.leave(self)
+    def _now(self) -> RunNow:
+        return RunNow(
+            as_of_us=self._moment_us(),
+            snapshot=self._shown,
+            settled=self._shown_all,
+            store_up=self._store_up,
+            leaving=self.leaves_s is not None,
+        )
 
     def _due(self, work: Work, *, more: bool) -> bool:
         since_s = self._clock.monotonic_s() - self._made_s
@@ -329,10 +301,11 @@ class Member:
 
     def _compose(self) -> None:
         """Put snapshot and forecast together; only when one is new, so that faces can tell by identity."""
-        self._shown = self._snapshot and replace(self._snapshot, forecast=self._forecast)
+        latest = self._foresight.latest if self._foresight is not None else None
+        self._shown = self._snapshot and replace(self._snapshot, forecast=latest)
 
     def _say(self, vitals: Vitals) -> None:
-        unforeseen = self._outlook.problem if self._outlook is not None else ""
+        unforeseen = self._foresight.problem if self._foresight is not None else ""
         ready, why = self.ready, ""
         if not ready:
             why = self._problem or ("the sources are being read" if not self._read_all else "no snapshot yet")
