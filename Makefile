@@ -18,7 +18,7 @@ help:
 	@echo "make bench   the figures we promise, each beside a peer's"
 	@echo "make forecast-study   replay simulated and real runs, write docs/forecast.md anew (minutes)"
 	@echo "make changes-study    count false alarms on simulated steady runs, write docs/changes.md anew (minutes)"
-	@echo "make torture   1,000 kills and disks taken away, write docs/reliability.md anew (an hour; some of it as root)"
+	@echo "make torture   1,000 kills, faults of disk and world, 400 days played: writes docs/reliability.md anew (two hours; some of it as root)"
 	@echo "make docs    write the generated pages of docs/ anew"
 	@echo "make examples   print the example reports of docs/examples/ anew, from simulated runs"
 	@echo "make dashboards   write configs/grafana/dashboards/ anew from its code"
@@ -58,7 +58,7 @@ changes-study: $(READY)
 	$(BIN)/python benchmarks/changes_study.py --out docs/changes.md
 
 torture: $(READY)
-	$(BIN)/python -m tests.torture --kills $(or $(KILLS),1000) --keep --out docs/reliability.md
+	$(BIN)/python -m tests.torture --kills $(or $(KILLS),1000) --soak 400 --keep --out docs/reliability.md
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

@@ -2,8 +2,8 @@
 
     python benchmarks/beside_job.py [--seconds 20]
 
-A "job" that keeps every core busy counts its rounds beside a sidecar that runs and one that is frozen, in turn,
-while a writer fills the log. What was not read while it was frozen is read after, so the loss is told too high.
+A "job" on every core counts its rounds beside a sidecar that runs and one that is frozen, in turn, while a
+writer fills the log. What was not read while it was frozen is read after: the loss is told too high.
 System calls are counted by strace over a time of their own: it slows what it counts.
 """
 

@@ -12,11 +12,14 @@ import pytest
 from tests.store_help import add_stream, batch, make_store, reading
 from tests.torture.content import content, differences
 from tests.torture.disk import FAULTS, Seen, attempt
+from tests.torture.disk import REMEDIES as DISK_REMEDIES
 from tests.torture.flips import Flips, flip
 from tests.torture.kills import Tally, torture
 from tests.torture.nursery import Nursery
 from tests.torture.page import page
 from tests.torture.stage import PLOTS, Plot, Stage
+from tests.torture.world import FAULTS as WORLD
+from tests.torture.world import REMEDIES, Met, meet
 from tracker import app
 from tracker.store import RunLock, Store, Writer
 from tracker.store.connection import open_read_only
@@ -50,6 +53,17 @@ def test_a_disk_that_fills_up_and_has_room_again_loses_nothing(tmp_path: Path) -
 
     assert seen.faults == []
     assert seen.rows > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["the scheduler hangs", "a line without end"])
+def test_a_fault_of_the_world_is_told_and_loses_nothing(name: str, tmp_path: Path) -> None:
+    """A command that never ends, ten megabytes without a line end: the run beside them is stored whole."""
+    met = meet(name, tmp_path, scale=0.02)
+
+    assert met.faults == []
+    assert met.message or met.figures
+    assert met.rows > 100
 
 
 @pytest.mark.slow
@@ -91,12 +105,35 @@ def test_the_page_tells_of_faults_and_of_what_was_left_out() -> None:
     seen = [Seen("disk full", message="no room", back_s=1.2, rows=5), Seen("x", left_out="no loop device")]
 
     flips = [Flips(1, stores=9, told=2, found=2, harmless=6, silent=1)]
-    text = page([bad, Tally(plot="q", seed=8, kills=4)], seen, flips)
+    met = [Met("the scheduler hangs", message="source 3: took longer", memory_mb=40.4)]
+    held = {
+        "day": 20,
+        "rss_mb": 44.3,
+        "handles": 18,
+        "children": 0,
+        "store_mb": 0.2,
+        "wal_mb": 0.0,
+        "snapshot_ms": 3.1,
+    }
+    soak = {
+        "days": 20,
+        "minutes": 1.0,
+        "steps_written": 9,
+        "steps_in_the_model": 8,
+        "attempts": 7,
+        "reports": 2,
+        "held": [held],
+    }
+    text = page([bad, Tally(plot="q", seed=8, kills=4)], seen, flips, met, [soak])
 
     assert "reading: 1 fewer than undisturbed" in text
     assert "| 7 |" in text
     assert "not tried here: no loop device" in text
     assert "| 1 | 9 | 6 | 2 | 2 | 1 | 0 |" in text
+    assert "source 3: took longer | Run the command by hand" in text
+    assert "| 20 | 44.3 MB | 18 | 0 | 0.20 MB | 0.00 MB | 3 ms |" in text
+    assert "| days played | 20 | 1 |" in text
+    assert "@" not in text
     assert "zero differences" not in text
     assert "zero differences" in page([Tally(plot="q", seed=8, kills=4)], seen, flips)
 
@@ -105,6 +142,9 @@ def test_every_plot_and_fault_has_a_name_of_its_own() -> None:
     """They are rows of one table."""
     assert len({plot.name for plot in PLOTS}) == len(PLOTS)
     assert len({fault.__doc__ for fault in FAULTS.values()}) == len(FAULTS)
+    assert len({fault.__doc__ for fault in WORLD.values()}) == len(WORLD)
+    assert set(DISK_REMEDIES) == set(FAULTS)
+    assert set(REMEDIES) == set(WORLD)
 
 
 # -- faults that it found ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Kills and disk faults at length: `python -m tests.torture --kills 1000 --out docs/reliability.md`.
+"""Kills, faults of disk and world at length: `python -m tests.torture --kills 1000 --out PAGE`.
 
 Edge. Results are also kept as lines of JSON where --record says; --from adds those of an earlier time.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,8 +19,10 @@ from tests.torture.disk import FAULTS, Seen, attempt
 from tests.torture.flips import Flips, flip
 from tests.torture.kills import Tally, clean, torture
 from tests.torture.nursery import Nursery
-from tests.torture.page import write_page
+from tests.torture.page import Soak, page
 from tests.torture.stage import PLOTS
+from tests.torture.world import FAULTS as WORLD
+from tests.torture.world import Met, meet
 
 
 def main() -> int:
@@ -29,6 +32,8 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=40, help="kills of one run")
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next ones follow")
     parser.add_argument("--no-disk", action="store_true", help="leave out disks and flipped bits")
+    parser.add_argument("--no-world", action="store_true", help="leave out schedulers, servers, large logs")
+    parser.add_argument("--soak", type=int, default=0, metavar="DAYS", help="play so many days with reports")
     parser.add_argument("--flips", type=int, default=400, help="stores with flipped bits")
     parser.add_argument("--keep", action="store_true", help="keep the folders of runs with a fault")
     parser.add_argument("--record", type=Path, help="append the results to this file")
@@ -39,6 +44,8 @@ def main() -> int:
     tallies: list[Tally] = []
     seen: list[Seen] = []
     flips: list[Flips] = []
+    met: list[Met] = []
+    soaks: list[Soak] = []
     if given.earlier is not None:
         for line in given.earlier.read_text(encoding="utf-8").splitlines():
             words = json.loads(line)
@@ -47,16 +54,23 @@ def main() -> int:
                 tallies.append(Tally(**words))
             elif sort == "disk":
                 seen.append(Seen(**words))
+            elif sort == "world":
+                met.append(Met(**words))
+            elif sort == "soak":
+                soaks.append(words)
             else:
                 flips.append(Flips(**words))
     _kill(given, tallies)
     if not given.no_disk:
         _take_disks(given, seen)
         _flip_bits(given, flips)
+    if not given.no_world:
+        _meet_world(given, met)
+    if given.soak:
+        soaks += _soak(given)
     if given.out is not None:
-        write_page(given.out, tallies, seen, flips)
-    faults = [one.faults for one in tallies] + [one.faults for one in seen] + [one.faults for one in flips]
-    return 1 if any(faults) else 0
+        given.out.write_text(page(tallies, seen, flips, met, soaks), encoding="utf-8")
+    return 1 if any(one.faults for some in (tallies, seen, flips, met) for one in some) else 0
 
 
 def _kill(given: argparse.Namespace, tallies: list[Tally]) -> None:
@@ -92,6 +106,27 @@ def _take_disks(given: argparse.Namespace, seen: list[Seen]) -> None:
         _record(given, {"sort": "disk", **asdict(one)})
         print(f"{name}: {one.left_out or f'{one.rows} rows, {len(one.faults)} faults'}", flush=True)
         _tell(given, one.faults, folder)
+
+
+def _meet_world(given: argparse.Namespace, met: list[Met]) -> None:
+    for name in WORLD:
+        folder = Path(tempfile.mkdtemp(prefix="torture-"))
+        one = meet(name, folder, seed=given.seed)
+        met.append(one)
+        _record(given, {"sort": "world", **asdict(one)})
+        print(f"{name}: {one.figures or one.message}, {len(one.faults)} faults", flush=True)
+        _tell(given, one.faults, folder)
+
+
+def _soak(given: argparse.Namespace) -> list[Soak]:
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder) / "soak.jsonl"
+        asked = ("--days", str(given.soak), "--reports", "--record", str(record))
+        subprocess.run([sys.executable, "-m", "tests.soak", *asked], check=True)
+        told = json.loads(record.read_text(encoding="utf-8"))
+    _record(given, told)
+    del told["sort"]
+    return [told]
 
 
 def _flip_bits(given: argparse.Namespace, flips: list[Flips]) -> None:

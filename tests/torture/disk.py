@@ -432,6 +432,28 @@ FAULTS: Final[Mapping[str, Callable[[Place, Seen], None]]] = {
 }
 
 
+REMEDIES: Final[Mapping[str, str]] = {
+    "disk full": "Free space on the store's disk, or raise the quota. It goes on by itself.",
+    "disk full at a start": "Likewise; the last numbers are served meanwhile.",
+    "read-only after an error": (
+        "Unmount, check and mount the disk anew: the sidecar holds no file of it meanwhile. Move the store to"
+        " a sound disk where it stays bad."
+    ),
+    "permission lost": "Give the tracker's user write access to the store's folder and files, and start it.",
+    "store deleted": (
+        "Nothing; to keep reports and forecasts of earlier days too, stop it, `tracker db restore` the last"
+        " backup, and start it."
+    ),
+    "write-ahead log deleted": "`tracker db check`; restart it. Keep clean-up programs out of its folder.",
+    "killed and its log deleted": "Nothing: what the log held is read from the job's logs again.",
+    "pages overwritten": "`tracker db restore` a backup, or move the file away.",
+    "store of a newer version": "Run the newer tracker, or restore the copy that was kept when it migrated.",
+    "a second sidecar": "Stop one of the two; two runs need two stores.",
+    "its mark deleted, a second sidecar": "Stop one of the two; keep tmpfiles and the like out of it.",
+    "a mount that may be shared (bindfs)": "Nothing; a local disk is faster: it can have a write-ahead log.",
+}
+
+
 def attempt(name: str, folder: Path, *, seed: int = 1) -> Seen:
     """Try one fault."""
     seen = Seen(name)

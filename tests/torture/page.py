@@ -5,12 +5,16 @@ Edge: writes one file. The words that do not change stand in page.txt beside thi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.torture.disk import FAULTS, Seen
+from tests.torture.disk import REMEDIES as DISK_REMEDIES
 from tests.torture.flips import Flips
 from tests.torture.kills import Tally
+from tests.torture.world import FAULTS as WORLD
+from tests.torture.world import REMEDIES, Met
 
 _WORDS = Path(__file__).with_name("page.txt")
 _FAULTS_SHOWN = 20
@@ -20,18 +24,26 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def write_page(path: Path, tallies: Sequence[Tally], seen: Sequence[Seen], flips: Sequence[Flips]) -> None:
-    """Write the page."""
-    path.write_text(page(tallies, seen, flips), encoding="utf-8")
+Soak = Mapping[str, Any]
+"""What tests.soak tells of one played time."""
 
 
-def page(tallies: Sequence[Tally], seen: Sequence[Seen], flips: Sequence[Flips]) -> str:
+def page(
+    tallies: Sequence[Tally],
+    seen: Sequence[Seen],
+    flips: Sequence[Flips],
+    met: Sequence[Met] = (),
+    soaks: Sequence[Soak] = (),
+) -> str:
     """Return the page."""
     text = _WORDS.read_text(encoding="utf-8")
     for name, value in {
         "KILLS": _kills(tallies),
         "RESULT": _result(tallies),
+        "COUNTS": _counts(tallies, seen, flips, met, soaks),
         "DISK": _disk(seen),
+        "WORLD": _world(met),
+        "SOAK": _soak(soaks),
         "FLIPS": _flips(flips),
     }.items():
         text = text.replace(f"@{name}@", value)
@@ -64,8 +76,8 @@ def _result(tallies: Sequence[Tally]) -> str:
 
 def _disk(seen: Sequence[Seen]) -> str:
     lines = [
-        "| fault | what happens | stores again | rows compared | result | what it says |",
-        "| --- | --- | ---: | ---: | --- | --- |",
+        "| fault | what happens | what it says | what to do | stores again | rows compared | result |",
+        "| --- | --- | --- | --- | ---: | ---: | --- |",
     ]
     for one in seen:
         what = (FAULTS[one.name].__doc__ or "").strip() if one.name in FAULTS else ""
@@ -75,8 +87,71 @@ def _disk(seen: Sequence[Seen]) -> str:
         back = "" if one.back_s is None else f"after {one.back_s:.1f} s"
         if one.left_out:
             result = f"not tried here: {one.left_out.splitlines()[0][:200]}"
-        cells = (one.name, what, back, str(one.rows or ""), _cell(result), _cell(_plain(one.message)))
+        cells = (
+            one.name, what, _cell(_plain(one.message)), DISK_REMEDIES.get(one.name, ""), back,
+            str(one.rows or ""), _cell(result),
+        )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _counts(
+    tallies: Sequence[Tally],
+    seen: Sequence[Seen],
+    flips: Sequence[Flips],
+    met: Sequence[Met],
+    soaks: Sequence[Soak],
+) -> str:
+    """Return all that was done in a few lines."""
+    tried = [one for one in seen if not one.left_out]
+    lines = [
+        "| what | how often | lost, doubled, hung or not told |",
+        "| --- | ---: | ---: |",
+        f"| kills | {sum(t.kills for t in tallies):,} | {sum(len(t.faults) for t in tallies):,} |",
+        f"| faults of the disk | {len(tried)} | {sum(len(one.faults) for one in tried):,} |",
+        f"| faults of the world | {len(met)} | {sum(len(one.faults) for one in met):,} |",
+        f"| stores with flipped bits | {sum(f.stores for f in flips):,} "
+        f"| {sum(len(f.faults) for f in flips):,} |",
+    ]
+    for one in soaks:
+        lost = one["steps_written"] - one["steps_in_the_model"]
+        lines.append(f"| days played | {one['days']:,} | {lost:,} |")
+    return "\n".join(lines)
+
+
+def _world(met: Sequence[Met]) -> str:
+    lines = [
+        "| fault | what happens | what it says | what to do | figures | memory at its highest | result |",
+        "| --- | --- | --- | --- | --- | ---: | --- |",
+    ]
+    for one in met:
+        what = (WORLD[one.name].__doc__ or "").strip() if one.name in WORLD else ""
+        result = "; ".join(f.splitlines()[0][:200] for f in one.faults) or "nothing lost, nothing twice"
+        cells = (
+            one.name, what, _cell(_plain(one.message)), REMEDIES.get(one.name, ""), _cell(one.figures),
+            f"{one.memory_mb:.0f} MB", _cell(result),
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _soak(soaks: Sequence[Soak]) -> str:
+    lines = []
+    for one in soaks:
+        lines += [
+            f"{one['days']} days in {one['minutes']:.0f} minutes: {one['steps_written']:,} steps written,"
+            f" {one['steps_in_the_model']:,} in the model, {one['attempts']} attempts,"
+            f" {one['reports']} weekly reports made by real children.",
+            "",
+            "| day | memory | handles | children | store | write-ahead log | a snapshot takes |",
+            "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        ]
+        held = one["held"]
+        for at in [*held[:-1:4], *held[-1:]]:
+            lines.append(
+                f"| {at['day']} | {at['rss_mb']:.1f} MB | {at['handles']} | {at['children']} |"
+                f" {at['store_mb']:.2f} MB | {at['wal_mb']:.2f} MB | {at['snapshot_ms']:.0f} ms |"
+            )
     return "\n".join(lines)
 
 
