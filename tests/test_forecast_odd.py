@@ -271,3 +271,15 @@ def test_a_warm_up_that_is_over_makes_no_range_wide() -> None:
     assert over.mean == pytest.approx(none.mean, abs=0.005)
     assert over.sd < 1.1 * none.sd
     assert rising.sd > 1.5 * over.sd
+
+
+def test_another_number_of_gpus_is_a_doubt_of_the_change() -> None:
+    """Nobody knows how a run scales: twice the GPUs have a wider spread than a few more have."""
+    got = frail()
+    little, much = (changed(got, gpus=gpus)[0] for gpus in ("9", "16"))
+
+    for change in (little, much):
+        assert change.p10 is not None
+        assert change.p90 is not None
+        assert change.p90 < 0
+    assert (much.p90 or 0) - (much.p10 or 0) > 3 * ((little.p90 or 0) - (little.p10 or 0))

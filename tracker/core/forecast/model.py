@@ -89,8 +89,8 @@ def play(
     import numpy as np
 
     # a stream of its own for each input, so that a choice that changes one leaves the others alone
-    seeds = np.random.SeedSequence(seed_of(state)).spawn(8)
-    pace, later_rng, idle, hazards, ordinary_rng, planned_rng, outage_rng, opening = (
+    seeds = np.random.SeedSequence(seed_of(state)).spawn(9)
+    pace, later_rng, idle, hazards, ordinary_rng, planned_rng, outage_rng, opening, scaling = (
         np.random.default_rng(seed) for seed in seeds
     )
     change = change or Change()
@@ -106,10 +106,9 @@ def play(
 
     # rate
     z = normal(pace, np, plays) * heavy(pace, np, plays, p.tail)
-    sd = belief.sd
-    if world != world0:
-        sd = math.hypot(sd, p.scaling_sd * abs(math.log(world / world0)))
-    log_rate = belief.mean + math.log(change.mfu_factor) + sd * z
+    log_rate = belief.mean + math.log(change.mfu_factor) + belief.sd * z
+    if world != world0:  # what nobody knows of the other size is a doubt of the change, not of what is
+        log_rate = log_rate + p.scaling_sd * abs(math.log(world / world0)) * normal(scaling, np, plays)
     rate = np.exp(log_rate)
     middle = math.exp(belief.mean) * change.mfu_factor
     begun = sum(t * f / g for (t, f, g), s in zip(factors, state.stages, strict=True) if s.current)
