@@ -318,7 +318,7 @@ def test_many_runs_are_looked_at_less_often() -> None:
 
 
 def test_a_run_whose_config_changes_keeps_its_page_meanwhile() -> None:
-    """A scrape in between finds the run as it was, not without its tracker's series."""
+    """A scrape in between finds the run as it was: a gap would end each alert that waits or fires."""
     exporter, clock, seen = Exporter(version="0"), Hands(2), []
     sidecar = a_sidecar([a_config("a")], {"a": Stub([])}, clock=clock, exporter=exporter)
     sidecar.run()
@@ -331,6 +331,7 @@ def test_a_run_whose_config_changes_keeps_its_page_meanwhile() -> None:
     sidecar._edges = looks
     sidecar._replace(replace(a_config("a"), poll_s=7.0))
     assert seen == [{"a": 100.0}]
+    assert of_run(exporter, "training_step") == {"a": 100.0}  # until there are numbers by the new one
     renamed = a_config("b")
     sidecar._replace(replace(renamed, path=a_config("a").path))
     assert of_run(exporter, "tracker_ready") == {"b": 0.0}
@@ -347,8 +348,8 @@ def test_for_a_run_whose_config_is_gone_nothing_is_begun(leaving: bool) -> None:
     )  # fmt: skip
     add = sidecar._add
 
-    def added(config: Config) -> None:
-        add(config)
+    def added(config: Config, *, known: bool = False) -> None:
+        add(config, known=known)
         if leaving:
             sidecar._members[0].leaves_s = 1000.0
 

@@ -62,8 +62,12 @@ class Member:
         gate: Gate,
         jobs: RunJobs,
         publish: Callable[[Shown], None],
+        known: bool = False,
     ) -> None:
-        """Open nothing yet; `publish` takes what is to be shown of the run."""
+        """Open nothing yet; `publish` takes what is to be shown of the run.
+
+        `known`: it is shown already, by another config; that stands until there are new numbers.
+        """
         self.config = config
         self.run = config.settings.run
         self._clock = clock
@@ -105,7 +109,8 @@ class Member:
         self.leaves_s: float | None = None
         """When it goes, because its config is gone; None where it stays. Till then it is read and shown, and
         nothing is begun for it: whatever child would be sent could not read its config."""
-        self._publish(Vitals(), ready=False, why="starting")
+        if not known:
+            self._publish(Vitals(), ready=False, why="starting")
 
     # -- when ----------------------------------------------------------------------------------------
 

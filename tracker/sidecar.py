@@ -152,7 +152,7 @@ class Sidecar:
 
     # -- who is there --------------------------------------------------------------------------------
 
-    def _add(self, config: Config) -> None:
+    def _add(self, config: Config, *, known: bool = False) -> None:
         self._members.append(
             Member(
                 config,
@@ -161,6 +161,7 @@ class Sidecar:
                 gate=self._gate,
                 jobs=self._jobs.of(config.settings.run),
                 publish=self._answers.publish,
+                known=known,
             )
         )
         self._count()
@@ -205,12 +206,13 @@ class Sidecar:
             for one in same:
                 one.leaves_s = None
             return
+        run = config.settings.run
         for one in same:
             self._drop(one)
-            if one.run != config.settings.run:  # else its last page stands until there is a new one
+            if one.run != run:
                 self._answers.forget(one.run)
-        _log.info("%s: followed by %s", config.settings.run, config.path)
-        self._add(config)
+        _log.info("%s: followed by %s", run, config.path)
+        self._add(config, known=any(one.run == run for one in same))  # no gap in its series
 
     def _let_go(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -63,8 +63,8 @@ NOW: Final = (
         wide=4,
         tall=4,
         steps=((None, "green"), (3600, "orange"), (7200, "red")),
-        says="At the moment of the numbers. It is made anew every 15 minutes, or half a minute for each run of its "
-        "process where that is longer; of a finished run seldom.",
+        says="At the moment of the numbers. It is made anew every 15 minutes, or half a minute for each run "
+        "of its process where that is longer; of a finished run seldom.",
         queries=(
             Query(
                 expr="tracker_snapshot_timestamp_seconds{@} - training_forecast_timestamp_seconds{@}\n"
