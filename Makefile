@@ -79,12 +79,12 @@ $(BIN)/pip-audit: $(READY)
 
 sbom: $(BIN)/pip-audit
 	mkdir -p dist
-	$(PYTHON) -m venv --clear $(VENV)/product
-	PIP_CONSTRAINT=constraints.txt $(VENV)/product/bin/python -m pip install --quiet .
-	$(VENV)/tools/bin/cyclonedx-py environment --output-reproducible --of JSON -o dist/sbom.json $(VENV)/product/bin/python
+	$(PYTHON) -m venv --clear --without-pip $(VENV)/product
+	PIP_CONSTRAINT=constraints.txt $(VENV)/tools/bin/python -m pip --python $(VENV)/product/bin/python install --quiet .
+	$(VENV)/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type application --of JSON -o dist/sbom.json $(VENV)/product/bin/python
 
 audit: $(BIN)/pip-audit
-	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
+	@$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict --vulnerability-service $(or $(AUDIT),pypi) || { echo "No clean audit: a known vulnerability, or (not found, connection failed) the advisories of $(or $(AUDIT),pypi) cannot be had here: then nothing was audited. Try AUDIT=osv, or another network."; exit 1; }
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
