@@ -284,3 +284,33 @@ def test_the_sidecar_says_that_a_logs_clock_is_ahead_of_the_hosts(
     assert len(problems) == bool(words)
     for word in words:
         assert word in problems[0]
+
+
+def test_the_sidecar_says_that_a_logs_clock_is_behind_the_hosts(tmp_path: Path) -> None:
+    """Each line that is read as it comes says that it is an hour old: told with its cause."""
+    (tmp_path / "run.toml").write_text(CONFIG.format(zone="UTC"))
+    (tmp_path / "logs").mkdir()
+    lines = log(DAY, 2).splitlines(keepends=True)
+    path = tmp_path / "logs" / "a.log"
+    path.write_text("".join(lines[:3]))
+    clock = Hands(round((DAY + dt.timedelta(hours=1, minutes=20)).timestamp() * 1e6))
+    problems = []
+    with app.open_work(app.load_config(tmp_path / "run.toml"), clock) as work:
+        for line in lines[3:10]:
+            work.read()
+            work.snapshot(as_of_us=clock.now_us())
+            problems.append(work.vitals().problems)
+            clock.us += 60_000_000
+            work.read()
+            work.snapshot(as_of_us=clock.now_us())
+            clock.us += 60_000_000 - 50_000_000
+            with path.open("a") as out:
+                out.write(line.replace(line[2:28], plain(_us(clock.us) - dt.timedelta(hours=1))))
+
+    assert problems[0] == ()
+    assert "come 1 h 00 min after the time they carry" in problems[-1][0]
+    assert "zone" in problems[-1][0]
+
+
+def _us(moment: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(moment / 1e6, dt.UTC)

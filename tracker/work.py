@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from tracker.config import Config
 from tracker.core.book import Book
-from tracker.core.clocks import ahead
+from tracker.core.clocks import Arrivals, ahead
 from tracker.core.documents import iso
 from tracker.core.facts import Facts
 from tracker.core.snapshot import Snapshot
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tracker.ingest import Ingest, IngestHealth, Progress
     from tracker.ingest.plan import Detect
 
+_A_MOMENT_US: Final = 90_000_000
+"""Between two snapshots, of many runs too; after a longer pause nobody knows when a line came."""
 Formats = Callable[[], "tuple[Mapping[str, Collector], Detect]"]
 """Gives the collectors by name, and who tells which one reads a file."""
 
@@ -54,7 +56,12 @@ class OpenWork:
         self._rejects: dict[str, int] = {}
         self._rejects_of: dict[int, int] = {}
         self._dated: tuple[str, ...] = ()
-        """Which sources have lines of the future."""
+        """Which sources have lines of the future, or lines that come late by as much each time."""
+        self._arrivals = Arrivals()
+        self._whole = False
+        """Whether everything that is there was read at the last pass."""
+        self._followed_us: int | None = None
+        """When a snapshot was made of all that was there."""
         migrate_in_child(config.store)
         with ExitStack() as opened:
             self._lock = RunLock(config.store, started_at=iso(clock.now_us()) or "")
@@ -95,6 +102,7 @@ class OpenWork:
         done = self._intake.poll(enough=enough)
         if done.broken:
             raise StoreReadOnly(done.problem or "the store cannot be written")
+        self._whole = not done.more and not done.problem
         return done.more, done.problem or ""
 
     def read_all(self, *, final: bool, told: Callable[[Progress], None] | None = None) -> None:
@@ -110,13 +118,21 @@ class OpenWork:
         with self._reader.snapshot():
             self._rejects = self._reader.reject_counts()
             self._rejects_of = self._reader.rejects_by_source()
-            found = ahead(self._reader.streams(), self._clock.now_us())
-            self._dated = tuple(one.sentence for one in found)
+            self._look_at_clocks()
             made = snapshot(
                 self._book, facts(self._reader), as_of_us=as_of_us, rejects=sum(self._rejects.values())
             )
         self._marks.flush()
         return made
+
+    def _look_at_clocks(self) -> None:
+        now_us, streams = self._clock.now_us(), self._reader.streams()
+        before_us = self._followed_us
+        followed = before_us is not None and 0 <= now_us - before_us <= _A_MOMENT_US
+        behind = self._arrivals.look(streams, now_us, followed=followed)
+        self._followed_us = now_us if self._whole else None
+        said = [one.sentence for one in ahead(streams, now_us)]
+        self._dated = (*said, *(one.sentence for one in behind))
 
     def health(self) -> IngestHealth:
         """Return what the ingestion knows of itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.factories import ListFacts
-from tracker.core.clocks import ahead
+from tracker.core.clocks import Arrivals, ahead
 from tracker.core.records import Reading
 
 NOW_US = 1_770_000_000_000_000
@@ -46,3 +46,45 @@ def test_seconds_between_nodes_are_no_news() -> None:
 
 def test_nothing_stamped_is_no_news() -> None:
     assert ahead(ListFacts().streams(), NOW_US) == []
+
+
+def looks(*lags_s: float, followed: bool = True) -> list[str]:
+    """What is said after looks a minute apart, at each of which a new line is so many seconds late."""
+    arrivals, said = Arrivals(), []
+    for number, lag in enumerate((lags_s[0], *lags_s)):
+        now_us = NOW_US + number * 60_000_000
+        streams = facts(number * 60 - lag).streams()
+        said = [one.sentence for one in arrivals.look(streams, now_us, followed=followed)]
+    return said
+
+
+@pytest.mark.parametrize(
+    ("lags_s", "words"),
+    [
+        pytest.param((3600, 3610, 3590, 3601), ("59 min", "zone"), id="an-hour-each-time-is-a-zone"),
+        pytest.param((420, 425, 419, 440), ("419 s", "compare"), id="seven-minutes-each-time-are-a-clock"),
+    ],
+)
+def test_lines_that_come_late_by_as_much_each_time_are_said(
+    lags_s: tuple[float, ...], words: tuple[str, ...]
+) -> None:
+    """A clock that is behind this machine's, or a zone that is another."""
+    (sentence,) = looks(*lags_s)
+    assert all(word in sentence for word in words)
+
+
+@pytest.mark.parametrize(
+    "lags_s",
+    [
+        pytest.param((2, 1, 3, 2, 4), id="lines-that-come-as-they-are-written"),
+        pytest.param((900, 60, 500, 1500, 20), id="a-buffer-that-is-written-when-it-is-full"),
+        pytest.param((3600, 3600, 3600), id="too-few-to-tell"),
+    ],
+)
+def test_lines_that_wait_in_a_buffer_are_no_news(lags_s: tuple[float, ...]) -> None:
+    assert looks(*lags_s) == []
+
+
+def test_what_is_read_after_a_pause_tells_nothing_of_clocks() -> None:
+    """Nobody knows when it came."""
+    assert looks(3600, 3600, 3600, 3600, 3600, followed=False) == []
