@@ -445,6 +445,7 @@ TROUBLE: list[tuple[str, Any, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("act", "said"), [t[1:] for t in TROUBLE], ids=[t[0] for t in TROUBLE])
 def test_what_may_pass_is_tried_again(act: Any, said: str, run: Config) -> None:
     """After a wait, having asked anew what is there."""

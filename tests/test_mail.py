@@ -438,6 +438,7 @@ def test_nobody_listens() -> None:
     assert (nowhere.kind, nowhere.reason) == ("later", "network")
 
 
+@pytest.mark.slow
 def test_something_else_listens() -> None:
     """A web server, a refusing greeting: the words are bounded and printable."""
     with silent_server(b"HTTP/1.1 400 Bad \x1b[31m\r\n" + b"x" * 5_000 + b"\r\n") as port:
