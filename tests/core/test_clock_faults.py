@@ -51,7 +51,7 @@ BACK = st.integers(10 * STEP_S * S + 3 * S, 7200 * S)
 
 
 @given(back_us=BACK, at=st.integers(1, 20), until=st.integers(1, 20), count=st.integers(25, 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_clock_set_back_and_right_again_changes_no_figure(
     back_us: int, at: int, until: int, count: int
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_clock_set_back_and_right_again_changes_no_figure(
     length=st.integers(0, 40_000),
     many=st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_whatever_a_clock_does_durations_are_never_negative_and_time_never_runs_back(
     offsets: list[int], stalls: dict[int, int], length: int, many: bool
 ) -> None:
