@@ -127,6 +127,8 @@ def _world(met: Sequence[Met]) -> str:
     for one in met:
         what = (WORLD[one.name].__doc__ or "").strip() if one.name in WORLD else ""
         result = "; ".join(f.splitlines()[0][:200] for f in one.faults) or "nothing lost, nothing twice"
+        if one.left_out:
+            result = f"not tried here: {one.left_out}"
         cells = (
             one.name, what, _cell(_plain(one.message)), REMEDIES.get(one.name, ""), _cell(one.figures),
             f"{one.memory_mb:.0f} MB", _cell(result),

@@ -11,14 +11,18 @@ import contextlib
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tests.mail_server import silent_server
 from tests.torture.content import Rows, content, rows
+from tests.torture.disk import CannotTry
 from tests.torture.sidecar import Sidecar, ask
 from tests.torture.stage import Plot, Stage
 from tracker import app
@@ -60,12 +64,12 @@ class Scene:
     stage: Stage
     sidecar: Sidecar | None = None
 
-    def start(self, more: str = "") -> Sidecar:
-        """Start it, with more in its config."""
+    def start(self, more: str = "", under: Sequence[str] = ()) -> Sidecar:
+        """Start it, with more in its config, by another program where that is given."""
         if more:
             with (self.folder / "run.toml").open("a") as out:
                 out.write(more)
-        self.sidecar = Sidecar(self.folder, foresees=False)
+        self.sidecar = Sidecar(self.folder, foresees=False, under=under)
         return self.sidecar
 
     def problems(self) -> list[str]:
@@ -324,6 +328,65 @@ def two_jobs(at: Scene) -> None:
         at.met.figures = f"{len(json.loads(out_text)['attempts'])} attempts told"
 
 
+_JOB: Final = """
+import sys, time
+from pathlib import Path
+held = []
+while not Path("enough").exists():
+    held.append(bytearray(b"x" * (1 << 20)))
+    time.sleep(0.002 if len(held) < 120 else 0.1)
+time.sleep(600)
+"""
+_GROUPS: Final = Path("/sys/fs/cgroup/memory")
+_NODE_MB: Final = 200
+
+
+def memory_runs_out(at: Scene) -> None:
+    """A job of one process takes all memory: the sidecar is ended, not the job, and starts again."""
+    with _node(_NODE_MB) as inside:
+        one = at.start(under=inside)
+        at.stage.play(len(at.stage.todo) // 2, 0.5)
+        at.caught_up()
+        job = subprocess.Popen([*inside, sys.executable, "-c", _JOB], cwd=at.folder)
+        try:
+            ends = time.monotonic() + 60
+            while one.process.poll() is None and job.poll() is None and time.monotonic() < ends:
+                at.stage.play(1, 0.1)
+            (at.folder / "enough").touch()
+            time.sleep(0.5)
+            if one.process.poll() != -signal.SIGKILL:
+                at.met.faults.append(f"the sidecar was not ended: {one.process.poll()}")
+            if job.poll() is not None:
+                at.met.faults.append(f"the job was ended: {job.poll()}")
+        finally:
+            job.kill()
+            job.wait()
+    at.met.figures = f"a node of {_NODE_MB} MB, of which the job took {_NODE_MB - 45} MB and more"
+    one.end()
+    at.start()
+    at.stage.play(len(at.stage.todo), 1.0)
+
+
+@contextlib.contextmanager
+def _node(megabytes: int) -> Iterator[Sequence[str]]:
+    """Make a control group with so little memory; yield the words that start a program inside it."""
+    group = _GROUPS / f"torture-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(megabytes << 20))
+    except OSError as error:
+        raise CannotTry(f"no control group for memory can be made: {error.strerror}") from error
+    try:
+        yield ("sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "inside")
+    finally:
+        for _ in range(50):
+            try:
+                group.rmdir()
+                break
+            except OSError:
+                time.sleep(0.1)
+
+
 FAULTS: Final[Mapping[str, Callable[[Scene], None]]] = {
     "the scheduler hangs": scheduler_hangs,
     "the scheduler prints garbage": scheduler_babbles,
@@ -337,6 +400,7 @@ FAULTS: Final[Mapping[str, Callable[[Scene], None]]] = {
     "a line without end": long_line,
     "no end of line yet": no_line_end,
     "two jobs, one file": two_jobs,
+    "memory runs out": memory_runs_out,
 }
 REMEDIES: Final[Mapping[str, str]] = {
     "the scheduler hangs": (
@@ -379,6 +443,10 @@ REMEDIES: Final[Mapping[str, str]] = {
         "Give each job a file of its own (`%j` in Slurm's `--output`); what is told of mixed lines is"
         " a guess."
     ),
+    "memory runs out": (
+        "Nothing: the supervisor starts it again and it reads on. Where it happens often, give the job less,"
+        " or the node more."
+    ),
 }
 
 
@@ -389,6 +457,8 @@ def meet(name: str, folder: Path, *, seed: int = 1, scale: float = 1.0) -> Met:
         try:
             FAULTS[name](at)
             _end(at)
+        except CannotTry as why:
+            met.left_out = str(why)
         except AssertionError as why:
             met.faults.append(str(why))
         return met

@@ -272,7 +272,8 @@ LIMITS: Final = Section(
         Key("nice", kinds.NICENESS, "Its niceness is raised to this, and with it goes its share of the disk: "
             "the job comes first. A higher one is kept.", "10", "10"),
         Key("oom_score_adj", kinds.OOM_SCORE, "When the node runs out of memory, the kernel ends the process "
-            "with the highest score: the tracker before the job. A higher one is kept.", "500", "500"),
+            "with the highest score: the tracker before the job; with less than 1000 only before those of "
+            "its processes that hold less of the memory. A higher one is kept.", "1000", "1000"),
     ),
 )  # fmt: skip
 

@@ -57,7 +57,7 @@ class Limits:
     """The [limits] table: how far the sidecar stands back behind the job."""
 
     nice: int = 10
-    oom_score_adj: int = 500
+    oom_score_adj: int = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
