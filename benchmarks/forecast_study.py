@@ -402,8 +402,8 @@ tuned on the seeds of this table.
 {simulated}
 
 Runs with none of ramp, drift, planned stops and rollbacks are few, some sixty at five moments each, and there
-the straight line from the start is hard to beat: nothing happens that it does not average. Ours is late there:
-it expects planned stops, jumps and outages that such a run does not have.
+the straight line from the start is hard to beat: nothing happens that it does not average. Ours is late
+there: it expects planned stops, jumps and outages that such a run does not have.
 
 ### Frail runs
 
