@@ -482,9 +482,10 @@ def main() -> int:
     return 0
 
 
-COST = """0.84 to 1.05 s of processor time and 60 MB on a 2-core machine at load 6 (eight times, in turns with
-the version before, which took 1.03 to 1.36 s and 62 MB; what ran beside it makes the difference within each
-row). The aim is 1 s and 200 MB. Six tenths of it are the start of Python, numpy and our own modules: of the
+COST = """0.85 to 1.38 s of processor time and 60 MB on a 2-core machine at load 3 to 7 (sixteen times, half
+of them below 0.99 s; in turns with the version before, which took 1.03 to 1.72 s, half below 1.19, and 62
+MB). What runs beside it makes the difference within each. The aim is 1 s and 200 MB: it is met by a little,
+and not on a busy machine. Six tenths of the time are the start of Python, numpy and our own modules: of the
 readers of log formats only those that the config names are loaded now, and what only a replay or the history
 needs is not. The store is read in 0.2 s, and the run as it is and as it was a day ago is played in 0.12 s"""
 
