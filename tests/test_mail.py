@@ -429,6 +429,17 @@ def test_a_silent_server_is_left_after_the_timeout(tls: str, says: bytes) -> Non
     assert found.reason in ("timeout", "tls")
 
 
+def test_silence_at_the_login_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Host and port are right then: nobody is sent to look at them."""
+    monkeypatch.setenv("MAIL_WORD", PASSWORD)
+    with silent_server(b"220 hello\r\n250-here\r\n250 AUTH PLAIN\r\n") as port:
+        found = trouble(a_mail(port=port, timeout_s=0.2, user=USER, password_env="MAIL_WORD"))
+
+    assert (found.kind, found.reason) == ("later", "timeout")
+    assert "did not answer the login of" in found.text
+    assert "report.mail.port" not in found.text
+
+
 def test_nobody_listens() -> None:
     """Refused, or no such machine: later."""
     with silent_server() as port:

@@ -39,8 +39,8 @@ def main() -> int:
                 for name, said in request["figures"].items()
             })
     except ImportError as error:
-        name = error.name or "a library"
-        whole = name.partition(".")[0]
+        name = error.name or "a library of the PDF"
+        whole = name.partition(".")[0] if error.name else "typst matplotlib"
         if isinstance(error, ModuleNotFoundError):
             print(f"{name} is missing ({error}): pip install {whole}", file=sys.stderr)
         else:

@@ -198,7 +198,13 @@ class MailServer:
                 f"{place} refused the login of {mail.user!r}: {said}. Mend report.mail.user, or the password "
                 f"in {held}",
             ) from None
-        except (smtplib.SMTPNotSupportedError, smtplib.SMTPException) as error:
+        except (TimeoutError, smtplib.SMTPException) as error:
+            if _is_late(error):
+                raise ServerTrouble(
+                    "timeout",
+                    f"{place} did not answer the login of {mail.user!r} in time. See "
+                    "report.mail.timeout_s, or ask whoever runs it",
+                ) from None
             if isinstance(error, smtplib.SMTPServerDisconnected):
                 raise
             raise ServerTrouble("login", f"{place}: no way to log in that both know") from None
@@ -245,6 +251,11 @@ def _refused(code: int, said: bytes, what: str) -> Outcome:
     return Outcome(kind="later", reason="protocol", text=text)
 
 
+def _is_late(error: Exception) -> bool:
+    """Tell whether a time limit ran out; smtplib tells some of them as a closed connection."""
+    return isinstance(error, TimeoutError) or "timed out" in str(error)
+
+
 def _trouble(place: str, error: Exception) -> ServerTrouble:
     """Return an error of the connection in words."""
     if isinstance(error, BadCertificates):
@@ -253,7 +264,7 @@ def _trouble(place: str, error: Exception) -> ServerTrouble:
         return ServerTrouble("certificate", f"{place}: {certificate_trouble(error)}")
     if isinstance(error, ssl.SSLError):
         return ServerTrouble("tls", f"{place}: no TLS with it ({error.reason or 'see its port'})")
-    if isinstance(error, TimeoutError) or "timed out" in str(error):
+    if _is_late(error):
         return ServerTrouble("timeout", f"{place}: it did not answer in time. See report.mail.port")
     if isinstance(error, smtplib.SMTPConnectError | smtplib.SMTPHeloError | smtplib.SMTPResponseException):
         return ServerTrouble("protocol", f"{place}: {_text(error.smtp_code, error.smtp_error)}")
