@@ -283,3 +283,35 @@ def test_another_number_of_gpus_is_a_doubt_of_the_change() -> None:
         assert change.p90 is not None
         assert change.p90 < 0
     assert (much.p90 or 0) - (much.p10 or 0) > 3 * ((little.p90 or 0) - (little.p10 or 0))
+
+
+# -- later stages on top of the planned tokens ---------------------------------------------------------------
+
+
+def test_the_finish_never_jumps_back_when_the_planned_tokens_are_trained() -> None:
+    """8 % of 400,000 tokens, 32 more steps, are expected on top: the target is reached with them."""
+    config = settings(tokens=4e5, later_stages=0.08)
+    before, between, after = (asked(facts(steady()), at, config).forecast for at in (4090, 4150, 5100))
+
+    for made in (before, between):
+        assert made.basis == "measured"
+        assert made.finish_us is not None
+        assert (made.finish_us.p10 or 0) < us(4420 + 60)
+        assert (made.finish_us.p90 or 0) > us(4420 - 60)
+    assert after.finish_us == Quantiles.exact(us(4420))
+    assert any("later stages, 8% (assumed), are expected on top until" in t for t in between.sentences)
+    assert any("plan.later_stages = 0" in t for t in between.sentences)
+    assert not any("planned tokens were trained" in t for t in before.sentences)
+    assert "(400,000 tokens, and 8% for later stages)" in after.sentences[0]
+
+
+def test_a_run_that_says_it_is_done_before_its_later_stages_is_told_what_it_lacks() -> None:
+    """It finished; what the forecasts before it expected on top is named."""
+    log = steady()
+    log.event(Kind.COMPLETED)
+    rows = [row("1", 0, log.now + 5, state="COMPLETED")]
+    made = asked(facts(log, rows=rows), 20_000, settings(tokens=5e5, later_stages=0.08)).forecast
+
+    assert made.finish_us == Quantiles.exact(us(5100))
+    assert made.sentences[0].startswith("Finished on")
+    assert "later stages, 8% (assumed), are not part of it" in made.sentences[1]

@@ -134,7 +134,7 @@ def _truth(asked: Asked) -> Truth | None:
         return None
     if not state.done_tokens or state.start_us is None:
         return None
-    aim = state.target_tokens
+    aim = state.aim_tokens
     tokens = min(state.done_tokens, aim) if aim is not None else state.done_tokens
     return Truth(finish_us=round(told.finish_us.p50), tokens=tokens, start_us=state.start_us)
 

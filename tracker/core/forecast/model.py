@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Raised when the same state gives another answer."""
 PLAYS: Final = 4000
 _H: Final = 3600.0

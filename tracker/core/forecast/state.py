@@ -128,6 +128,10 @@ class State:
     """Mean work between two saves."""
     finished_us: int | None
     """When the last step of a finished run was done."""
+    later_ratio: float = 0.0
+    """Later stages on top of the target, as a share of it."""
+    planned_us: int | None = None
+    """When the planned tokens were trained, where later stages are still to come."""
     attempts: int = 0
     """Launches so far; those that failed before a first step are part of the stop before them."""
     doubts: tuple[str, ...] = ()
@@ -137,6 +141,11 @@ class State:
     def left_tokens(self) -> float | None:
         """Return the tokens still to train, all stages."""
         return sum(s.tokens for s in self.stages) if self.target_tokens is not None else None
+
+    @property
+    def aim_tokens(self) -> float | None:
+        """Return the tokens with which the run is through: the target, and the later stages on top of it."""
+        return None if self.target_tokens is None else self.target_tokens * (1 + self.later_ratio)
 
     @property
     def work_s(self) -> float:
@@ -156,6 +165,7 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot, opened: Opened | None
     width_us = _width_us(opened)
     tokens = snapshot.tokens
     target = settings.plan.target_tokens if settings.plan is not None else None
+    later = settings.plan.later_fraction if settings.plan is not None else 0.0
     done = float(tokens.net + (tokens.inherited or 0)) if tokens.net is not None else None
     path = [opened.entries[i] for i in opened.lineage.path]
     trained = [(i, opened.entries[i]) for i in opened.lineage.path if _first(opened.entries[i]) is not None]
@@ -190,7 +200,13 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot, opened: Opened | None
         spent_gpu_hours=None if snapshot.gpu_us is None else snapshot.gpu_us["allocated"] / 3.6e9,
         save_s=save_s,
         save_every_s=save_every_s,
-        finished_us=_finished(snapshot, opened, blocks, target, done),
+        finished_us=_finished(snapshot, opened, blocks, target, later, done),
+        later_ratio=later,
+        planned_us=(
+            reached_us(blocks, float(tokens.inherited or 0), target)
+            if blocks and target is not None and done is not None and target <= done < target * (1 + later)
+            else None
+        ),
         attempts=len(opened.entries),
         doubts=tuple(why for s in seen for why in s.doubts.values()),
     )
@@ -205,12 +221,20 @@ def _finished(
     opened: Opened,
     blocks: Sequence[Block],
     target: float | None,
+    later: float,
     done: float | None,
 ) -> int | None:
-    """Return when the target was reached, or when the last step of a run that says it is done was."""
-    if target is not None and done is not None and done >= target and blocks:
-        return reached_us(blocks, float(snapshot.tokens.inherited or 0), target)
-    if snapshot.state != "finished":
+    """Return when the target was reached, or when the last step of a run that says it is done was.
+
+    The target is through with the later stages on top of it; a run that says it is done, past the planned
+    tokens, is done with what it has.
+    """
+    over = snapshot.state == "finished"
+    if target is not None and done is not None and blocks:
+        aim = target * (1 + later)
+        if done >= aim or (over and done >= target):
+            return reached_us(blocks, float(snapshot.tokens.inherited or 0), min(done, aim))
+    if not over:
         return None
     ends = [e.closed.progress_us for e in opened.entries if e.closed.progress_us is not None]
     return max(ends, default=None)

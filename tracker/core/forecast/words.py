@@ -36,6 +36,7 @@ def sentences(
 ) -> tuple[str, ...]:
     """Return the answer in plain words, most important first."""
     found = [_finish(made, state)]
+    found += _planned_done(made, state, settings)
     found += _behind(made, state, settings, plan_finish_us)
     found += _chances(made, settings)
     found += _state(made, state)
@@ -60,7 +61,7 @@ def _finish(made: Forecast, state: State) -> str:
         return "At this pace the finish is more than 20 years away."
     if made.basis == "exact":
         if state.phase != "finished":
-            said = f"The target was reached on {day(q.p50)} UTC; the run goes on"
+            said = f"The target{_target(state)} was reached on {day(q.p50)} UTC; the run goes on"
             if made.gpu_hours is not None:
                 said += ". GPU-hours, cost and energy are what it had taken by then"
             return said + "."
@@ -75,6 +76,34 @@ def _finish(made: Forecast, state: State) -> str:
         tried = "no step was seen yet" if not state.blocks else "one reading tells no rate yet"
         text += f" From the plan and published figures only: {tried}."
     return text
+
+
+def _target(state: State) -> str:
+    """Return which target is meant, in brackets; nothing where only one can be."""
+    if not state.later_ratio or state.target_tokens is None:
+        return ""
+    return f" ({tokens_said(state.target_tokens)} tokens, and {state.later_ratio:.0%} for later stages)"
+
+
+def _planned_done(made: Forecast, state: State, settings: Settings) -> list[str]:
+    """Return what is to come once the planned tokens are trained."""
+    plan = settings.plan
+    if plan is None or state.planned_us is None:
+        return []
+    source = plan.sources.get("later_stages", "assumed")
+    share = f"later stages, {state.later_ratio:.0%} ({source})"
+    none = "set plan.later_stages = 0 if there are none"
+    if made.basis == "exact":
+        left = tokens_said(state.left_tokens or 0.0)
+        return [
+            f"All planned tokens were trained on {day(state.planned_us)} UTC; {share}, are not part of "
+            f"it: {left} tokens of them were not seen. If they come, the finish moves; {none}."
+        ]
+    until = made.finish_us.p50 if made.finish_us is not None else None
+    return [
+        f"All planned tokens were trained on {day(state.planned_us)} UTC; {share}, are expected on top "
+        f"until {day(until)}: {none}."
+    ]
 
 
 def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: int | None) -> list[str]:
