@@ -89,12 +89,18 @@ def _inputs(forecast: Forecast) -> str:
     assert i is not None
     text = (
         f"{scaled(i.target_tokens - i.done_tokens)} tokens left at {i.rate:,.0f} a second and GPU on "
-        f"{i.gpus:,} GPUs, goodput {per_cent(i.goodput_ratio)}"
+        f"{i.gpus:,} GPUs, {per_cent(i.goodput_ratio)} of the calendar productive"
     )
     if i.mtbf_gpu_hours is not None:
         text += f"; a stop every {hours(i.mtbf_gpu_hours / i.gpus)} h"
     if i.restart_s is not None:
         text += f" that costs {hours(i.restart_s / 3600)} h"
+    if i.mtbf_gpu_hours is not None and i.merged_launches:
+        what = "launch that kept no step is" if i.merged_launches == 1 else "launches that kept no step are"
+        text += (
+            f". {i.merged_launches:,} {what} part of the stop before, "
+            "where the MTBF of `tracker status` counts each"
+        )
     return text
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from reports.daily_words import later_stages
 from reports.numbers import UNKNOWN, count, factor, hours, moment, per_cent, scaled, seconds
 from tracker.core.forecast.value import Forecast
 from tracker.core.ledger import BUCKETS
@@ -43,8 +44,9 @@ def status_pairs(snapshot: Snapshot) -> list[Pair]:
         pairs.append(("rejected", f"{count(snapshot.rejects)} lines: see `tracker check`"))
     if snapshot.unmatched_jobs:
         pairs.append(("unmatched jobs", _some(snapshot.unmatched_jobs)))
-    if snapshot.warnings:
-        pairs.append(("warnings", "\n".join(snapshot.warnings)))
+    said = snapshot.forecast.sentences[:2] if snapshot.forecast is not None else ()
+    if warnings := [w for w in snapshot.warnings if w not in said]:
+        pairs.append(("warnings", "\n".join(warnings)))
     if snapshot.unknown:
         pairs.append(("not known", "\n".join(snapshot.unknown)))
     return pairs
@@ -84,6 +86,9 @@ def _tokens(snapshot: Snapshot) -> str:
     text = f"{scaled(done)} in the model"
     if tokens.planned:
         text += f", {per_cent(done / tokens.planned)} of {scaled(tokens.planned)} planned"
+        plan = snapshot.settings.plan if snapshot.settings is not None else None
+        if plan is not None:
+            text += later_stages(plan.later_fraction, assumed="later_stages" in plan.assumed)
     if tokens.inherited:
         text += f" ({scaled(tokens.inherited)} from before the first attempt seen)"
     if tokens.processed is not None:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reports.forecast import forecast_pairs
 from tests.core.story import Log, facts, row, us
+from tests.factories import ListFacts
 from tests.test_forecast import START, asked, failed_starts, settings, steady, told
 from tracker.core.errors import InvalidValue
 from tracker.core.forecast.change import Change
@@ -315,3 +317,56 @@ def test_a_run_that_says_it_is_done_before_its_later_stages_is_told_what_it_lack
     assert made.finish_us == Quantiles.exact(us(5100))
     assert made.sentences[0].startswith("Finished on")
     assert "later stages, 8% (assumed), are not part of it" in made.sentences[1]
+
+
+# -- launch after launch that brings nothing -----------------------------------------------------------------
+
+
+def looping(launches: int, *, last: int = 110) -> ListFacts:
+    """Return a run that saved at step 100, and of which each launch since died ten steps later."""
+    logs = [Log().launch(resume=0).at(100).train(range(5, 111, 5), since=0)]
+    for number in range(launches):
+        log = Log().at(1400 + 300 * number).launch(resume=100).at(1500 + 300 * number)
+        logs.append(log.train(range(105, (last if number == launches - 1 else 110) + 1, 5), since=100))
+    for number, log in enumerate(logs):
+        log.at(1250 + 300 * number).event(Kind.EXIT, end_kind="failed")
+    rows = [row(str(n), log.now - 250 if n else 0, log.now) for n, log in enumerate(logs)]
+    return facts(*logs, rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        pytest.param(looping(6), "The last 6 launches", id="each dies where the one before died"),
+        pytest.param(failed_starts(), "The last 4 launches", id="none reaches a step"),
+        pytest.param(looping(2), "", id="two in a row happen"),
+        pytest.param(looping(6, last=115), "", id="the last one came further"),
+        pytest.param(facts(steady()), "", id="no stop at all"),
+    ],
+)
+def test_a_crash_loop_is_said_before_anything_else(made: ListFacts, says: str) -> None:
+    """The forecast knows no end of it: next to the finish it says what it believes, and so does status."""
+    got = asked(made, 3300)
+
+    assert got.forecast.warning.startswith(says)
+    assert bool(got.forecast.warning) == bool(says)
+    assert (got.forecast.sentences[1] == got.forecast.warning) == bool(says)
+    assert (got.forecast.warning in got.snapshot.warnings) == bool(says)
+
+
+def test_launches_inside_a_stop_are_named_beside_the_rate_of_stops() -> None:
+    """Status counts six stops where the forecast counts one: the row says why."""
+    got = asked(looping(6), 3300)
+    (row_,) = [text for name, text in forecast_pairs(got.snapshot, got.forecast) if name == "counts on"]
+
+    assert sum(1 for stop in got.state.stops if not stop.planned) == 1
+    assert got.forecast.inputs is not None
+    assert got.forecast.inputs.merged_launches == 5
+    assert "5 launches that kept no step are part of the stop before" in row_
+    assert "of the calendar productive" in row_
+    (plain,) = [
+        text
+        for name, text in forecast_pairs(asked(facts(steady()), 5100).snapshot, told(facts(steady()), 5100))
+        if name == "counts on"
+    ]
+    assert "launch" not in plain

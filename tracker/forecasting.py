@@ -92,7 +92,8 @@ def _ask(book: Book, facts: Facts, as_of_us: int, earlier: Forecast | None, reje
         spent = spent_money(settings.plan, _spans(then), hours)
     told = forecast(state, settings, spent=spent, plan_finish_us=made.plan_finish_us, earlier=earlier)
     doubts = [f"the forecast does not use a reading: {why}" for why in state.doubts]
-    made = replace(made, forecast=told, warnings=(*made.warnings, *doubts))
+    warnings = (*made.warnings, *([told.warning] if told.warning else []), *doubts)
+    made = replace(made, forecast=told, warnings=warnings)
     return Asked(snapshot=made, state=state, settings=settings, spent=spent)
 
 

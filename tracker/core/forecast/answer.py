@@ -20,7 +20,7 @@ from tracker.core.forecast.pace import NoAnswer
 from tracker.core.forecast.prior import DEFAULT, Priors
 from tracker.core.forecast.state import State
 from tracker.core.forecast.value import LEVELS, Driver, Forecast, Inputs, Quantiles
-from tracker.core.forecast.words import sentences
+from tracker.core.forecast.words import loop, sentences
 from tracker.core.plan import Plan
 from tracker.core.settings import Settings
 
@@ -187,6 +187,7 @@ def _told(
         lines_us=straight_lines(state),
         reasons=_reasons(state, plan, finish),
         assumptions=_assumptions(state, plan, measured),
+        warning=loop(state),
         flagged=state.doubts,
         digest=digest,
     )
@@ -288,6 +289,7 @@ def _inputs(state: State, plays: Plays) -> Inputs | None:
         mtbf_gpu_hours=plays.mtbf_gpu_hours,
         restart_s=plays.stop_s,
         wait_s=plays.open_s,
+        merged_launches=state.merged,
     )
 
 

@@ -58,6 +58,7 @@ def forecast_document(
             "mtbf_gpu_hours": inputs.mtbf_gpu_hours,
             "stop_s": inputs.restart_s,
             "wait_s": inputs.wait_s,
+            "merged_launches": inputs.merged_launches,
             "digest": forecast.digest,
         },
         "move": _move(forecast.move),

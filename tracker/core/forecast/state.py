@@ -134,6 +134,10 @@ class State:
     """When the planned tokens were trained, where later stages are still to come."""
     attempts: int = 0
     """Launches so far; those that failed before a first step are part of the stop before them."""
+    merged: int = 0
+    """Launches whose steps were all thrown away, or that made none: each is part of the stop before it."""
+    fruitless: int = 0
+    """The last launches in a row that ended without a step that is kept, or with none more than before."""
     doubts: tuple[str, ...] = ()
     """Readings that cannot be true, each with why: nothing here rests on them."""
 
@@ -208,12 +212,37 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot, opened: Opened | None
             else None
         ),
         attempts=len(opened.entries),
+        merged=sum(_ended(e) for i, e in enumerate(opened.entries) if i not in dict(trained)),
+        fruitless=_fruitless(opened),
         doubts=tuple(why for s in seen for why in s.doubts.values()),
     )
 
 
 def _first(entry: Entry) -> int | None:
     return entry.closed.first_us
+
+
+def _ended(entry: Entry) -> bool:
+    return not entry.attempt.running or entry.closed.stalled
+
+
+def _fruitless(opened: Opened) -> int:
+    """Return how many launches in a row, the last ones that ended, brought nothing; 0 once one does."""
+    count = 0
+    for n, entry in reversed(list(enumerate(opened.entries))):
+        if _brought(opened.entries, n):
+            break
+        count += _ended(entry)  # else it may still bring something
+    return count
+
+
+def _brought(entries: Sequence[Entry], n: int) -> bool:
+    """Tell whether steps of a launch are kept: of the last one, more than before it, or what it saved."""
+    closed = entries[n].closed
+    if not closed.steps_net or not n or n + 1 < len(entries):
+        return closed.steps_net > 0
+    saved = max((step for piece in entries[n].attempt.pieces for step in piece.segment.saves), default=0)
+    return saved > entries[n].fold.frame.resume_step or closed.step > entries[n - 1].closed.step
 
 
 def _finished(

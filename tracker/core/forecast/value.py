@@ -71,6 +71,8 @@ class Inputs:
     mtbf_gpu_hours: float | None
     restart_s: float | None
     """Mean cost of a stop, redone work included."""
+    merged_launches: int = 0
+    """Launches so far that kept no step: part of the stop before them, no stops of their own here."""
     wait_s: float = 0.0
     """Until steps go on: what is expected of a stop that goes on now, or of the wait for the start."""
 
@@ -102,6 +104,8 @@ class Forecast:
     """What straight lines say: from_start, last_7_days, step_rate."""
     sentences: tuple[str, ...] = ()
     """The answer in plain words."""
+    warning: str = ""
+    """What makes the answer doubtful, in a sentence that is among them; empty where nothing does."""
     reasons: tuple[str, ...] = ()
     """Why something is not stated."""
     assumptions: tuple[str, ...] = ()

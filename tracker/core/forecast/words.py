@@ -6,6 +6,7 @@ Pure.
 from __future__ import annotations
 
 import datetime as dt
+from typing import Final
 
 from tracker.core.forecast.section import tokens_said
 from tracker.core.forecast.state import State
@@ -14,6 +15,8 @@ from tracker.core.settings import Settings
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAY_US = 86_400e6
+LOOP: Final = 3
+"""Launches in a row that brought nothing: from so many on it is said first."""
 _WHAT = {
     "rate": "how fast steps will be",
     "stops": "how often it stops and what a stop costs",
@@ -35,7 +38,7 @@ def sentences(
     made: Forecast, state: State, settings: Settings, plan_finish_us: int | None
 ) -> tuple[str, ...]:
     """Return the answer in plain words, most important first."""
-    found = [_finish(made, state)]
+    found = [_finish(made, state), *([made.warning] if made.warning else [])]
     found += _planned_done(made, state, settings)
     found += _behind(made, state, settings, plan_finish_us)
     found += _chances(made, settings)
@@ -83,6 +86,16 @@ def _target(state: State) -> str:
     if not state.later_ratio or state.target_tokens is None:
         return ""
     return f" ({tokens_said(state.target_tokens)} tokens, and {state.later_ratio:.0%} for later stages)"
+
+
+def loop(state: State) -> str:
+    """Return a warning where launch after launch brings nothing: the forecast knows no end of that."""
+    if state.fruitless < LOOP:
+        return ""
+    return (
+        f"The last {state.fruitless:,} launches ended without a step more than before: the forecast believes "
+        "that the next one goes on. While it is like this, each hour costs an hour."
+    )
 
 
 def _planned_done(made: Forecast, state: State, settings: Settings) -> list[str]:
