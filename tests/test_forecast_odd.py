@@ -23,6 +23,7 @@ from tracker.core.forecast.prior import DEFAULT
 from tracker.core.forecast.state import StageLeft, State
 from tracker.core.forecast.stops import counts
 from tracker.core.forecast.value import Quantiles
+from tracker.core.plan import PlanStage
 from tracker.core.records import Kind
 from tracker.core.settings import Reservation
 from tracker.forecasting import Asked
@@ -370,3 +371,28 @@ def test_launches_inside_a_stop_are_named_beside_the_rate_of_stops() -> None:
         if name == "counts on"
     ]
     assert "launch" not in plain
+
+
+# -- the plan alone ------------------------------------------------------------------------------------------
+
+
+def test_before_the_first_step_each_stage_goes_at_its_own_planned_rate() -> None:
+    """No plan.mfu is given: the default one is nobody's. The middle is near the day that the plan says."""
+    stages = (
+        PlanStage(name="pre", tokens=5e8, mfu=0.0104),
+        PlanStage(name="long", tokens=2.5e8, mfu=0.0052),
+        PlanStage(name="anneal", tokens=2.5e8, mfu=0.0208),
+    )
+    plan: dict[str, Any] = {"tokens": None, "stages": stages, "goodput": 1.0}
+    got = asked(facts(), -3600, settings(**plan))
+    made = got.forecast
+
+    assert made.basis == "plan"
+    assert made.finish_us is not None
+    assert got.snapshot.plan_finish_us is not None
+    length = got.snapshot.plan_finish_us - us(0)
+    assert (made.finish_us.p50 or 0) - us(0) == pytest.approx(length, rel=0.1)
+    assert any("planned MFU 0.0104 (of stage pre)" in text for text in made.assumptions)
+    choice = got.under({"mfu": "0.0104"})
+    assert choice is not None
+    assert choice.change["days"].p50 == pytest.approx(0, abs=1e-6)

@@ -51,7 +51,7 @@ def forecast(
     try:
         plays = play(
             state,
-            plan_rate=plan_rate(plan),
+            plan_rate=plan_rate(plan, state),
             change=change,
             priors=priors,
             not_before_us=_us(plan.start) if plan.start is not None else None,
@@ -61,12 +61,12 @@ def forecast(
     return _told(state, settings, plays, spent, plan_finish_us, earlier, digest, change)
 
 
-def plan_rate(plan: Plan) -> float | None:
-    """Return tokens a second and GPU of productive time that the plan expects; None while unknown."""
+def plan_rate(plan: Plan, state: State) -> float | None:
+    """Return tokens a second and GPU that the plan expects of the stage that trains now; None while unknown."""
     flop = plan.flop()
     if flop is None or plan.peak is None:
         return None
-    return float(plan.mfu) * plan.peak.value / flop.value
+    return float(plan.mfu) * plan.peak.value / flop.value / state.stage_factor
 
 
 def _cannot(state: State, plan: Plan | None) -> str:
@@ -309,9 +309,7 @@ def _reasons(state: State, plan: Plan, finish: Quantiles) -> tuple[str, ...]:
 def _assumptions(state: State, plan: Plan, measured: bool) -> tuple[str, ...]:
     found = []
     if not measured:
-        found.append(
-            f"rate: planned MFU {float(plan.mfu):.2f} ({plan.sources.get('mfu', 'assumed')}), +-18 %"
-        )
+        found.append(f"rate: planned MFU {_planned_mfu(state, plan)}, +-18 %")
     stops = sum(1 for s in state.stops if not s.planned)
     if stops < 10:
         found.append(
@@ -329,6 +327,14 @@ def _assumptions(state: State, plan: Plan, measured: bool) -> tuple[str, ...]:
         said = plan.sources.get("later_stages", "assumed")
         found.append(f"later stages: {plan.later_fraction:.0%} of the target ({said})")
     return tuple(found)
+
+
+def _planned_mfu(state: State, plan: Plan) -> str:
+    name = next((s.name for s in state.stages if s.current), "")
+    own = next((s.mfu for s in plan.stages if s.name == name and s.mfu is not None), None)
+    if own is not None:
+        return f"{own:.3g} (of stage {name})"
+    return f"{float(plan.mfu):.3g} ({plan.sources.get('mfu', 'assumed')})"
 
 
 def _days(at_us: float | None, plan_us: int | None) -> float | None:

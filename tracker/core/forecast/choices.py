@@ -96,7 +96,7 @@ def mfu_expected(state: State, settings: Settings) -> float | None:
     if plan is None or flop is None or plan.peak is None:
         return None
     try:
-        belief = rate_belief(state, plan_rate(plan), DEFAULT)
+        belief = rate_belief(state, plan_rate(plan, state), DEFAULT)
     except NoAnswer:
         return None
     import math
@@ -119,8 +119,8 @@ def what_if(
     made = forecast(state, settings, spent=spent, plan_finish_us=plan_finish_us, change=change)
     if made.basis not in ("measured", "plan"):
         return None
-    now = play(state, plan_rate=plan_rate(plan))
-    then = play(state, plan_rate=plan_rate(plan), change=change)
+    now = play(state, plan_rate=plan_rate(plan, state))
+    then = play(state, plan_rate=plan_rate(plan, state), change=change)
     found = {"days": (then.wall_s - now.wall_s) / 86_400}
     paid, to_pay = hours_ahead(now, state, settings, None), hours_ahead(then, state, settings, change)
     if paid is not None and to_pay is not None:

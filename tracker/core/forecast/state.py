@@ -130,6 +130,8 @@ class State:
     """When the last step of a finished run was done."""
     later_ratio: float = 0.0
     """Later stages on top of the target, as a share of it."""
+    stage_factor: float = 1.0
+    """What a token of the stage that trains now takes, over one of the plan's own MFU and sequence length."""
     planned_us: int | None = None
     """When the planned tokens were trained, where later stages are still to come."""
     attempts: int = 0
@@ -184,6 +186,7 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot, opened: Opened | None
     blocks = tuple(block for s in seen for block in s.blocks)
     if done is not None:
         done -= sum(s.doubted_tokens for s in seen)
+    stages, factor = _stages(settings, done or 0.0)
     return State(
         run=settings.run,
         as_of_us=snapshot.as_of_us,
@@ -194,7 +197,8 @@ def state_of(book: Book, facts: Facts, snapshot: Snapshot, opened: Opened | None
         inherited_tokens=float(tokens.inherited or 0),
         gpus=gpus,
         world=world,
-        stages=tuple(_stages(settings, done or 0.0)),
+        stages=tuple(stages),
+        stage_factor=factor,
         blocks=blocks,
         stretches=tuple(_stretch(e) for _, e in trained),
         stops=tuple(_stops(opened, snapshot, trained)),
@@ -280,12 +284,13 @@ def reached_us(blocks: Sequence[Block], inherited: float, tokens: float) -> int:
     return blocks[-1].end_us
 
 
-def _stages(settings: Settings, done: float) -> list[StageLeft]:
-    """Return what is left by stage, in the plan's order; the later-stages fraction comes last."""
+def _stages(settings: Settings, done: float) -> tuple[list[StageLeft], float]:
+    """Return what is left by stage, in the plan's order, the later-stages fraction last; and `stage_factor`."""
     plan = settings.plan
     target = plan.target_tokens if plan is not None else None
+    unit = 1.0
     if plan is None or target is None:
-        return []
+        return [], unit
     here = plan.flop()
     left: list[StageLeft] = []
     before = 0.0
@@ -328,7 +333,7 @@ def _stages(settings: Settings, done: float) -> list[StageLeft]:
                 current=not left,
             )
         )
-    return left
+    return left, unit
 
 
 # -- work -------------------------------------------------------------------------------------------
