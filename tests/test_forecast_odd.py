@@ -396,3 +396,33 @@ def test_before_the_first_step_each_stage_goes_at_its_own_planned_rate() -> None
     choice = got.under({"mfu": "0.0104"})
     assert choice is not None
     assert choice.change["days"].p50 == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("mfu", [0.35, 0.00002], ids=["far slower than planned", "far faster than planned"])
+def test_one_reading_far_from_the_plan_is_told_and_the_range_reaches_it(mfu: float) -> None:
+    """The middle is the plan's, as before; that the first reading says something else is no secret."""
+    got = asked(facts(steady()), 160, settings(tokens=1e8, mfu=mfu))
+    made = got.forecast
+
+    assert made.basis == "plan"
+    assert made.finish_us is not None
+    line = made.lines_us["step_rate"]
+    slow = line > (made.finish_us.p50 or 0)
+    assert slow == (mfu == 0.35)
+    near, far = (made.finish_us.p10, made.finish_us.p90) if slow else (made.finish_us.p90, made.finish_us.p10)
+    assert far is not None
+    assert near is not None
+    now = us(160)
+    assert math.log((far - now) / (line - now)) == pytest.approx(0, abs=0.25)
+    assert abs(math.log((near - now) / ((made.finish_us.p50 or 0) - now))) < 0.5
+    assert made.warning == made.sentences[1]
+    assert "The one reading so far runs at 100 tokens a second" in made.warning
+    assert "too little to believe yet" in made.warning
+
+
+def test_one_reading_near_the_plan_changes_nothing() -> None:
+    """What the plan's own range holds is no surprise."""
+    got = asked(facts(steady()), 160, settings(tokens=1e8, mfu=0.0000948, attn_overhead=0.0))
+
+    assert got.forecast.basis == "plan"
+    assert got.forecast.warning == ""

@@ -20,7 +20,7 @@ from tracker.core.forecast.pace import NoAnswer
 from tracker.core.forecast.prior import DEFAULT, Priors
 from tracker.core.forecast.state import State
 from tracker.core.forecast.value import LEVELS, Driver, Forecast, Inputs, Quantiles
-from tracker.core.forecast.words import loop, sentences
+from tracker.core.forecast.words import loop, one_reading, sentences
 from tracker.core.plan import Plan
 from tracker.core.settings import Settings
 
@@ -62,7 +62,7 @@ def forecast(
 
 
 def plan_rate(plan: Plan, state: State) -> float | None:
-    """Return tokens a second and GPU that the plan expects of the stage that trains now; None while unknown."""
+    """Return tokens a second and GPU that the plan expects of the present stage; None while unknown."""
     flop = plan.flop()
     if flop is None or plan.peak is None:
         return None
@@ -165,6 +165,7 @@ def _told(
         hours = future
     cost = _cost(np, plan, now, wall, future, spent)
     in_sight = finish.p50 is not None
+    lines = straight_lines(state)
     measured = plays.rate is not None and plays.rate.measured
     deadline = _us(plan.deadline) if plan.deadline is not None else None
     made = Forecast(
@@ -184,10 +185,10 @@ def _told(
         levels_us=_levels(np, wall, now),
         drivers=_drivers(np, plays),
         inputs=_inputs(state, plays),
-        lines_us=straight_lines(state),
+        lines_us=lines,
         reasons=_reasons(state, plan, finish),
         assumptions=_assumptions(state, plan, measured),
-        warning=loop(state),
+        warning=loop(state) or one_reading(plays.rate, state, lines),
         flagged=state.doubts,
         digest=digest,
     )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracker.core.forecast.change import Change
 from tracker.core.forecast.draws import heavy, normal
-from tracker.core.forecast.pace import SEGMENTS, RateBelief, overhead_belief, rate_belief
+from tracker.core.forecast.pace import SEGMENTS, RateBelief, overhead_belief, rate_belief, reached
 from tracker.core.forecast.prior import DEFAULT, Priors
 from tracker.core.forecast.state import State
 from tracker.core.forecast.stops import (
@@ -106,7 +106,7 @@ def play(
 
     # rate
     z = normal(pace, np, plays) * heavy(pace, np, plays, p.tail)
-    log_rate = belief.mean + math.log(change.mfu_factor) + belief.sd * z
+    log_rate = belief.mean + math.log(change.mfu_factor) + reached(belief, belief.sd * z, np)
     if world != world0:  # what nobody knows of the other size is a doubt of the change, not of what is
         log_rate = log_rate + p.scaling_sd * abs(math.log(world / world0)) * normal(scaling, np, plays)
     rate = np.exp(log_rate)

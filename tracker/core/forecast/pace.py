@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from tracker.core.forecast.change import Change
 from tracker.core.forecast.prior import Priors
@@ -23,6 +23,8 @@ WARM_UP: Final = 0.04
 """Log of how far the rate rises in a warm-up, at least."""
 WARM_UP_CLEAR: Final = 25.0
 """How much better a rise and a level tell the past than a level alone does (an F ratio)."""
+_TENTH: Final = 1.15
+"""Standard deviations of the heavy-tailed spread, beyond which a tenth lies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,8 @@ class RateBelief:
     mean: float
     sd: float
     measured: bool
+    reading: float | None = None
+    """Log of the rate of the one reading so far, where that is outside of the planned rate's range."""
 
 
 class NoAnswer(Exception):
@@ -46,7 +50,10 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
     third of its last variance, which grows with less than the length ahead: part of what wanders comes back.
     """
     x, weights = _segments(state)
+    reading = None
     if len(x) == 1 and state.work_s < ONE_READING_S and plan_rate:
+        if abs(x[0] - math.log(plan_rate)) > p.plan_rate_sd * _TENTH:
+            reading = x[0]
         x = []  # its pace may be the start-up's
     if not x:
         if plan_rate is None or plan_rate <= 0:
@@ -54,7 +61,7 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
                 "no rate: no step was seen, and the plan has no active_params, peak (hardware.gpu) and mfu "
                 "to expect one from"
             )
-        return RateBelief(mean=math.log(plan_rate), sd=p.plan_rate_sd, measured=False)
+        return RateBelief(mean=math.log(plan_rate), sd=p.plan_rate_sd, measured=False, reading=reading)
     n = len(x)
     ends = _warmed_up(x)
     if ends and n - ends > 4:
@@ -92,6 +99,19 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
     if n < SEGMENTS:  # told in few pieces: a whole run of them may be of another kind
         total += p.coarse_sd**2 * (SEGMENTS - n) / SEGMENTS * min(ahead, 2.0)
     return RateBelief(mean=mean, sd=math.sqrt(total), measured=True)
+
+
+def reached(belief: RateBelief, spread: Any, np: Any) -> Any:
+    """Return draws of the log rate around its mean, drawn out on the side of a reading that they do not hold.
+
+    A tenth of all draws lie beyond the reading, none by more than the plan's own spread.
+    """
+    if belief.reading is None:
+        return spread
+    gap = belief.reading - belief.mean
+    side = spread * gap > 0
+    far = np.minimum(np.abs(spread) * abs(gap) / (_TENTH * belief.sd), abs(gap) + belief.sd)
+    return np.where(side, math.copysign(1.0, gap) * far, spread)
 
 
 def _segments(state: State) -> tuple[list[float], list[float]]:

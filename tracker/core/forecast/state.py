@@ -285,7 +285,7 @@ def reached_us(blocks: Sequence[Block], inherited: float, tokens: float) -> int:
 
 
 def _stages(settings: Settings, done: float) -> tuple[list[StageLeft], float]:
-    """Return what is left by stage, in the plan's order, the later-stages fraction last; and `stage_factor`."""
+    """Return what is left by stage, in the plan's order, later stages last; and `stage_factor`."""
     plan = settings.plan
     target = plan.target_tokens if plan is not None else None
     unit = 1.0

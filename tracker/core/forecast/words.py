@@ -6,8 +6,11 @@ Pure.
 from __future__ import annotations
 
 import datetime as dt
+import math
+from collections.abc import Mapping
 from typing import Final
 
+from tracker.core.forecast.pace import RateBelief
 from tracker.core.forecast.section import tokens_said
 from tracker.core.forecast.state import State
 from tracker.core.forecast.value import Forecast, Quantiles
@@ -15,6 +18,7 @@ from tracker.core.settings import Settings
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAY_US = 86_400e6
+NOT_IN_SIGHT: Final = "not in sight"
 LOOP: Final = 3
 """Launches in a row that brought nothing: from so many on it is said first."""
 _WHAT = {
@@ -30,7 +34,7 @@ _WHAT = {
 def day(at_us: float | None) -> str:
     """Return a moment for people; the hour where it matters is in the JSON."""
     if at_us is None:
-        return "not in sight"
+        return NOT_IN_SIGHT
     return (_EPOCH + dt.timedelta(microseconds=round(at_us))).strftime("%Y-%m-%d %H:%M")
 
 
@@ -96,6 +100,19 @@ def loop(state: State) -> str:
         f"The last {state.fruitless:,} launches ended without a step more than before: the forecast believes "
         "that the next one goes on. While it is like this, each hour costs an hour."
     )
+
+
+def one_reading(belief: RateBelief | None, state: State, lines_us: Mapping[str, int]) -> str:
+    """Return what the one reading so far would come to, where that is outside of the planned rate's range."""
+    if belief is None or belief.reading is None:
+        return ""
+    when = day(lines_us.get("step_rate"))
+    speed = math.exp(belief.reading) * (state.world or 1)
+    text = f"The one reading so far runs at {tokens_said(speed)} tokens a second, "
+    text += f"where the plan has {tokens_said(math.exp(belief.mean) * (state.world or 1))}"
+    if when != NOT_IN_SIGHT:
+        text += f", and would finish on {when} UTC"
+    return f"{text}: too little to believe yet, so the middle is the plan's and the range reaches that far."
 
 
 def _planned_done(made: Forecast, state: State, settings: Settings) -> list[str]:
