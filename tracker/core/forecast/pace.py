@@ -23,6 +23,8 @@ WARM_UP: Final = 0.04
 """Log of how far the rate rises in a warm-up, at least."""
 WARM_UP_CLEAR: Final = 25.0
 """How much better a rise and a level tell the past than a level alone does (an F ratio)."""
+_FAR: Final = 2.3
+"""Standard deviations of the planned rate, from which on the one reading so far is told (a factor of 1.5)."""
 _TENTH: Final = 1.15
 """Standard deviations of the heavy-tailed spread, beyond which a tenth lies."""
 
@@ -35,7 +37,7 @@ class RateBelief:
     sd: float
     measured: bool
     reading: float | None = None
-    """Log of the rate of the one reading so far, where that is outside of the planned rate's range."""
+    """Log of the rate of the one reading so far, where that is far outside of the planned rate's range."""
 
 
 class NoAnswer(Exception):
@@ -52,7 +54,7 @@ def rate_belief(state: State, plan_rate: float | None, p: Priors) -> RateBelief:
     x, weights = _segments(state)
     reading = None
     if len(x) == 1 and state.work_s < ONE_READING_S and plan_rate:
-        if abs(x[0] - math.log(plan_rate)) > p.plan_rate_sd * _TENTH:
+        if abs(x[0] - math.log(plan_rate)) > _FAR * p.plan_rate_sd:
             reading = x[0]
         x = []  # its pace may be the start-up's
     if not x:

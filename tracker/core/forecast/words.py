@@ -103,7 +103,7 @@ def loop(state: State) -> str:
 
 
 def one_reading(belief: RateBelief | None, state: State, lines_us: Mapping[str, int]) -> str:
-    """Return what the one reading so far would come to, where that is outside of the planned rate's range."""
+    """Return what the one reading so far would come to, where that is far outside of the planned range."""
     if belief is None or belief.reading is None:
         return ""
     when = day(lines_us.get("step_rate"))
