@@ -93,6 +93,19 @@ def test_an_unterminated_line_waits_for_final(call: Callable[..., Result], tmp_p
     assert json.loads(call("status", "--json").stdout)["steps"]["last"] == 11
 
 
+def test_a_writer_that_ends_each_line_with_nul_is_read_whole(
+    call: Callable[..., Result], tmp_path: Path
+) -> None:
+    """`ingest` waits for the second look itself; the last NUL byte is left, and is called so."""
+    (tmp_path / "train.log").write_text("".join(line(step) + "\0" for step in range(1, 301)))
+
+    done = call("ingest")
+
+    assert "300 lines new, 300 readings" in done.output
+    assert "1 bytes left: NUL bytes" in done.output
+    assert "unterminated" not in done.output
+
+
 @pytest.mark.parametrize("tail", ["", ".1", "-20260105.gz"])
 def test_status_and_ledger_say_what_the_log_says(
     tail: str, call: Callable[..., Result], tmp_path: Path

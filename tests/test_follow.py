@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.follow_world import BANNER, World, append, pack
 from tracker.follow import Follower
+
+RUBBISH = random.Random(7).randbytes(400_000) + b"\n"
 
 
 def test_a_file_that_appears_late_is_read_from_its_start(tmp_path: Path) -> None:
@@ -275,6 +279,69 @@ class TestHoles:
         world.tick()
 
         assert world.settle() == b"two late\nthree\n"
+
+    @pytest.mark.parametrize(
+        ("content", "text"),
+        [
+            pytest.param(b"".join(b"line %d\n\0" % n for n in range(2000)),
+                         b"".join(b"line %d\n" % n for n in range(2000)), id="strlen-plus-one"),
+            pytest.param("".join(f"line {n}\n" for n in range(2000)).encode("utf-16"),
+                         "".join(f"line {n}\n" for n in range(2000)).encode("utf-16").replace(b"\n\0", b"\n"),
+                         id="utf-16"),
+            pytest.param(RUBBISH, re.sub(rb"(?<=\n)\0+", b"", RUBBISH), id="random-binary"),
+        ],
+    )  # fmt: skip
+    def test_one_second_look_settles_all_nul_bytes_that_lines_begin_with(
+        self, content: bytes, text: bytes, tmp_path: Path
+    ) -> None:
+        """However many there are; only those at the very end go on waiting."""
+        world = World(tmp_path)
+        append(tmp_path / "a.log", content)
+        first = world.poll()
+        world.tick(0.5)
+        assert world.poll() == b""
+        world.tick(0.5)
+
+        assert first + world.poll() == text
+        assert world.follower.next_look_s is None
+        assert world.follower.health().lag_nul_bytes == len(content) - len(content.rstrip(b"\0"))
+
+    def test_a_writer_that_puts_one_before_each_line_is_followed(self, tmp_path: Path) -> None:
+        """What comes later is doubted anew, for a second; nothing is lost or doubled."""
+        world = World(tmp_path)
+        got, lines = b"", [b"line %d\n" % n for n in range(100)]
+        for number, line in enumerate(lines):
+            append(tmp_path / "a.log", line + b"\0")
+            got += world.poll()
+            assert got.count(b"\n") >= number - 4
+            world.tick(0.4)
+        world.tick()
+
+        assert got + world.settle() == b"".join(lines)
+
+    def test_holes_that_fill_later_are_read_whole(self, tmp_path: Path) -> None:
+        """Text that arrives anywhere in what was looked at makes the rest be doubted again."""
+        world, lines = World(tmp_path), [b"line %04d\n" % n for n in range(100)]
+        append(tmp_path / "a.log", b"".join(bytes(10) if n % 10 == 3 else x for n, x in enumerate(lines)))
+        assert world.poll() == b"".join(lines[:3])
+        with (tmp_path / "a.log").open("r+b") as late:
+            for number in range(13, 100, 10):
+                world.tick(1.0)
+                late.seek(number * 10)
+                late.write(lines[number])
+                late.flush()
+                world.poll()
+
+        world.settle()
+        assert world.streams() == [b"".join(lines[:3] + lines[4:])]
+
+    def test_an_unchanging_file_that_is_packed_is_not_doubted(self, tmp_path: Path) -> None:
+        """Its check sum has held."""
+        append(tmp_path / "a.log", b"one\n\0two\n\0three\n")
+        pack(tmp_path / "a.log")
+        world = World(tmp_path, "*")
+
+        assert world.poll() == b"one\ntwo\nthree\n"
 
     def test_nul_bytes_at_the_end_are_waited_for(self, tmp_path: Path) -> None:
         """A size without data yet is not a hole, however long it lasts, not even at the end."""

@@ -83,7 +83,11 @@ def _show(health: IngestHealth, troubles: list[tuple[bool, str]], *, final: bool
         parts = ", ".join(f"{number:,} {reason}" for reason, number in sorted(health.rejects.items()))
         click.echo(f"{count(sum(health.rejects.values()))} lines rejected: {parts}")
     if health.lag_bytes:
+        nul, other = health.lag_nul_bytes, health.lag_bytes - health.lag_nul_bytes
         why = "not whole, or not to be read" if final else "an unterminated last line waits; --final takes it"
-        click.echo(f"{size(health.lag_bytes)} left: {why}")
+        if other:
+            click.echo(f"{size(other)} left: {why}")
+        if nul:
+            click.echo(f"{size(nul)} left: NUL bytes, in whose place text may still come")
     for _, text in troubles:
         talk(text)

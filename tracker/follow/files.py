@@ -58,6 +58,19 @@ class Poll:
         return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """NUL bytes at a line's start, and what stood behind them when they were first seen."""
+
+    start: int
+    stop: int
+    end: int
+    """How far the file was looked at."""
+    checksum: int
+    """Of the bytes from ``stop`` to ``end``."""
+    seen_s: float
+
+
 @dataclass(slots=True, eq=False)
 class File:
     """What is known about one inode. It feeds a stream, or copies one, or is not understood yet."""
@@ -128,8 +141,16 @@ class File:
     """State at which all that can be read was read."""
     scanned: int = 0
     """No line ends between the cursor and here."""
-    hole: tuple[int, int, float] | None = field(default=None)
-    """Range of NUL bytes at a line's start, and when it was first seen."""
+    hole: Hole | None = None
+    """NUL bytes at a line's start, while they are doubted."""
+    nul_until: int = 0
+    """NUL bytes before here stood unchanged at a second look."""
+    ends_in_nul: bool = False
+    """Whether all that is left to read are NUL bytes."""
+
+    def forget_reading(self) -> None:
+        """Begin anew what is kept about reading on: the cursor is another one."""
+        self.settled, self.scanned, self.hole, self.nul_until, self.ends_in_nul = None, 0, None, 0, False
 
     @property
     def found_by(self) -> int | None:
@@ -168,6 +189,11 @@ class File:
         if self.stream is not None:
             return max(0, self.length - self.stream.offset)
         return self.size if self.unresolved else 0
+
+    @property
+    def lag_nul_bytes(self) -> int:
+        """Of these: NUL bytes that end it, or all where NUL bytes before them wait for a second look."""
+        return self.lag_bytes if self.ends_in_nul or self.hole is not None else 0
 
     def update(self, status: os.stat_result) -> bool:
         """Take a new status; tell whether it changed."""

@@ -142,7 +142,7 @@ class Follower:
             if one is None or one.stream_id is None or one.stream_id not in stream_ids:
                 continue
             file.stream = replace(one, offset=0, checksum=0, tail=b"")
-            file.settled, file.scanned, file.hole = None, 0, None
+            file.forget_reading()
             found.add(one.stream_id)
         return found
 
@@ -171,6 +171,7 @@ class Follower:
             copies=sum(file.twin is not None or file.lost is not None for file in files),
             waiting=sum(file.unresolved for file in files),
             lag_bytes=sum(file.lag_bytes for file in files),
+            lag_nul_bytes=sum(file.lag_nul_bytes for file in files),
             read_bytes=self._bytes,
             lines=self._lines,
             rotations=self._counters.rotations + self._census.renames,

@@ -74,6 +74,8 @@ class Health:
     waiting: int
     """Files with no whole line yet, and packed files that are not complete."""
     lag_bytes: int
+    lag_nul_bytes: int
+    """Of these: NUL bytes that end a file, and what waits behind NUL bytes for a second look at them."""
     read_bytes: int
     lines: int
     rotations: int

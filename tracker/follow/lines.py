@@ -13,6 +13,7 @@ from typing import Final, Protocol
 BLOCK_BYTES: Final = 512 * 1024
 """Bytes a read asks for. Below the line limit, so a block that holds a line end holds no line
 that is too long."""
+_GLANCE_BYTES: Final = 4 * 1024
 LINE_BYTES: Final = 1024 * 1024
 """How much of a line is kept."""
 
@@ -50,6 +51,8 @@ class Wait:
     """No line ends before this offset."""
     more: bool = False
     """Whether the search stopped at its budget, not at the end of the data."""
+    nul: bool = False
+    """Whether nothing but NUL bytes is left."""
 
 
 def cut(
@@ -69,11 +72,16 @@ def cut(
     Raises OSError.
     """
     start = offset
-    block = source.read(start, min(BLOCK_BYTES, end - start))
+    block = source.read(start, min(_GLANCE_BYTES, end - start))
     if block.startswith(b"\0"):
         start = _end_of_hole(source, offset, end)
-        if start >= end or not believe_hole(offset, start):
+        if start >= end:
+            return Wait(scanned=offset, nul=True)
+        if not believe_hole(offset, start):
             return Wait(scanned=offset)
+        block = source.read(start, min(_GLANCE_BYTES, end - start))
+        # Where each line begins so, one is taken at a time: not a whole block is read for each.
+    if b"\n\0" not in block and (start > offset or len(block) == _GLANCE_BYTES):
         block = source.read(start, min(BLOCK_BYTES, end - start))
     stop = block.rfind(b"\n") + 1
     if stop:
@@ -121,11 +129,13 @@ def _one_line(
 
 def _end_of_hole(source: Source, start: int, end: int) -> int:
     """Return the offset of the first byte that is not NUL, or ``end``."""
+    size = _GLANCE_BYTES
     while start < end:
         start = source.after_hole(start)
         if start >= end:
             break
-        block = source.read(start, min(BLOCK_BYTES, end - start))
+        block = source.read(start, min(size, end - start))
+        size = BLOCK_BYTES
         text = block.lstrip(b"\0")
         start += len(block) - len(text)
         if text or not block:

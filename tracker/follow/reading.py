@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from tracker.follow import cursor as evidence
 from tracker.follow.cursor import HEAD_BYTES, TAIL_BYTES, Chunk, Cursor, fingerprint
-from tracker.follow.files import File, Poll, Pool
+from tracker.follow.files import File, Hole, Poll, Pool
 from tracker.follow.lines import BLOCK_BYTES, Cut, Wait, cut
 from tracker.follow.records import SNIFF_BYTES, cut_records, holds_records
 from tracker.follow.settle import Settler
+
+_STRETCH_BYTES: Final = 32 << 20
+"""How far one second look at NUL bytes reaches."""
 
 
 class Reader:
@@ -44,7 +48,7 @@ class Reader:
             found = self._cut(file, one)
             if isinstance(found, Wait):
                 self._poll.spend(max(0, found.scanned - max(file.scanned, one.offset)))
-                file.scanned = found.scanned
+                file.scanned, file.ends_in_nul = found.scanned, found.nul
                 if found.more:
                     continue
                 break
@@ -56,7 +60,7 @@ class Reader:
                 return
             self._poll.spend(found.end - one.offset)
             file.stream = one = after
-            file.moved, file.scanned, file.hole = False, 0, None
+            file.moved, file.scanned, file.hole, file.ends_in_nul = False, 0, None, False
             yield Chunk(
                 cursor=after,
                 offset=found.start,
@@ -93,12 +97,35 @@ class Reader:
     def _believe_hole(self, file: File, start: int, stop: int) -> bool:
         """Skip NUL bytes only when they are still there at a second look.
 
-        On a network file system a page may read as NUL before its text arrives.
+        On a network file system a page may read as NUL before its text arrives. One second look settles
+        all NUL bytes of the stretch behind: some writers put one before each line.
         """
+        if file.packed or self._poll.final or stop <= file.nul_until:
+            return True  # what was packed is whole
         hole = file.hole
-        if hole is None or hole[:2] != (start, stop):
-            file.hole = hole = (start, stop, self._poll.now_s)
-        return self._poll.look_again(hole[2])
+        if hole is None or (hole.start, hole.stop) != (start, stop):
+            end = min(file.length, stop + _STRETCH_BYTES)
+            checksum = self._checksum(file, stop, end)
+            file.hole = hole = Hole(
+                start=start, stop=stop, end=end, checksum=checksum, seen_s=self._poll.now_s
+            )
+        if not self._poll.look_again(hole.seen_s):
+            return False
+        same = self._checksum(file, stop, hole.end) == hole.checksum
+        file.nul_until = hole.end if same else stop
+        return True
+
+    def _checksum(self, file: File, start: int, end: int) -> int:
+        """Return the checksum of a stretch of a file, as it reads now."""
+        total, source = 0, self._pool.get(file)
+        while start < end:
+            block = source.read(start, min(BLOCK_BYTES, end - start))
+            if not block:
+                break
+            total = evidence.checksum(block, total)
+            start += len(block)
+            self._poll.spend(len(block))
+        return total
 
     def _after(self, file: File, one: Cursor, found: Cut) -> Cursor:
         """Return the cursor after some lines."""

@@ -342,7 +342,7 @@ class Settler:
         self._streams.remove_orphan(one)
         file.moved = one.offset > 0 and (one.device, one.inode) != file.key
         file.generation = one.generation
-        file.scanned, file.hole, file.settled = 0, None, None
+        file.forget_reading()
         file.claim = file.claimed = None
         self._streams.feed(file, one)
 

@@ -41,6 +41,8 @@ class IngestHealth:
     """By reason, since the start of the process."""
     commits: int = 0
     lag_bytes: int = 0
+    lag_nul_bytes: int = 0
+    """Of these: NUL bytes that end a file, and what waits behind NUL bytes for a second look at them."""
     files: int = 0
     rotations: int = 0
     truncations: int = 0

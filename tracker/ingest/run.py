@@ -123,13 +123,15 @@ class Ingest:
     def once(self, *, final: bool = False, told: Told | None = None) -> Pass:
         """Read all sources to their end; `final` takes unterminated last lines too. Raises StoreError."""
         rows = read = 0
-        looks = 0
+        looks, least = 0, 1 << 62
         while True:
             one = self._pass(max_bytes=PASS_BYTES, final=final, settled=True, wait=True, told=told)
             rows, read = rows + one.rows, read + one.read_bytes
             if one.more:
                 continue
-            look_s = self._logs.next_look_s
+            look_s, left = self._logs.next_look_s, self._logs.health().lag_bytes
+            if left < least:
+                looks, least = 0, left  # a look that brought something: there may be more behind it
             if look_s is None or looks >= _LOOKS:
                 return Pass(rows=rows, read_bytes=read)
             looks += 1
@@ -239,6 +241,7 @@ class Ingest:
             rejects=dict(self._pending.rejects),
             commits=self._pending.commits,
             lag_bytes=follower.lag_bytes,
+            lag_nul_bytes=follower.lag_nul_bytes,
             files=follower.files,
             rotations=follower.rotations,
             truncations=follower.truncations,
