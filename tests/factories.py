@@ -8,14 +8,37 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.simulator.parameters import START_US
 from tracker.core.corrections import Correction
 from tracker.core.facts import Stream
-from tracker.core.records import Event, Reading, Record, Reject, SchedulerRow
+from tracker.core.leaps import Astray
+from tracker.core.records import Event, Flag, Reading, Record, Reject, SchedulerRow
 from tracker.core.segments import Segmenter
 from tracker.interfaces import Collector, Context
+
+
+def set_right(kept: list[Reading | Event], astray: Iterable[Astray]) -> list[Reading | Event]:
+    """Give records the stamps they are known by, as the store does."""
+    stamps: dict[tuple[int, str, int], int] = {}
+    first: dict[tuple[int, str, int], tuple[int, str, int]] = {}
+    for one in astray:  # a stamp that was taken from a line after may not be believed either
+        own = (one.offset, one.kind, one.said_us)
+        key = first.pop(own, own)
+        stamps[key] = one.at_us
+        first[one.offset, one.kind, one.at_us] = key
+    found: list[Reading | Event] = []
+    for record in kept:
+        kind = "" if isinstance(record, Reading) else str(record.kind)
+        at_us = stamps.get((record.offset, kind, record.at_us or 0))
+        if at_us is None:
+            found.append(record)
+        elif isinstance(record, Reading):
+            found.append(record._replace(at_us=at_us, flags=record.flags | int(Flag.ASTRAY)))
+        else:
+            found.append(replace(record, at_us=at_us, data={**record.data, "astray": True}))
+    return found
 
 
 @dataclass(slots=True)
@@ -80,7 +103,7 @@ class ListFacts:
             return
         segmenter = Segmenter()
         stream_id = len(self.held) + 1
-        self.kept[stream_id] = segmenter.feed(own)
+        self.kept[stream_id] = set_right(segmenter.feed(own), segmenter.astray)
         self.held.append(
             Stream(
                 stream_id=stream_id,

@@ -35,6 +35,7 @@ path = "logs/*.log"
 """
 LINE_S = 600
 BERLIN = ZoneInfo("Europe/Berlin")
+DAY = dt.datetime(2026, 6, 1, tzinfo=dt.UTC)
 Printed = Callable[[dt.datetime], str]
 """What a node's clock prints at a true moment (UTC)."""
 
@@ -56,6 +57,11 @@ def local(zone: ZoneInfo) -> Printed:
 def off(hours: Callable[[dt.datetime], float], at: Printed = plain) -> Printed:
     """A clock that is wrong by so many hours at a moment."""
     return lambda moment: at(moment + dt.timedelta(hours=hours(moment)))
+
+
+def slip(hours: float, *lines: int) -> Printed:
+    """A clock that is ahead by so many hours at some lines of `log(DAY, ...)`, and right at all others."""
+    return off(lambda at: hours if (at - DAY).total_seconds() / LINE_S in lines else 0.0)
 
 
 def log(
@@ -98,7 +104,6 @@ class Story:
 
 AUTUMN = utc("2026-10-24T22:00:00")
 SPRING = utc("2026-03-28T22:00:00")
-DAY = utc("2026-06-01T00:00:00")
 NEW_YEAR = utc("2016-12-31T12:00:00")
 
 
@@ -177,6 +182,29 @@ STORIES = [
             other_h=1.0,
         ),
         id="a-clock-set-forward-cannot-be-told-from-an-hour-of-silence",
+    ),
+    pytest.param(
+        Story(
+            {"a.log": log(DAY, 6, slip(24, 12))}, 6, warns=("set forward at step 720, and was right again",)
+        ),
+        id="one-line-a-day-ahead-takes-no-day",
+    ),
+    pytest.param(
+        Story({"a.log": log(DAY, 6, slip(64 * 8766, 12))}, 6, warns=("1 line is dated far ahead",)),
+        id="one-line-of-the-year-2090",
+    ),
+    pytest.param(
+        Story({"a.log": log(DAY, 6, slip(24, 12, 13))}, 6, warns=("2 lines are dated far ahead",)),
+        id="two-lines-in-a-row-a-day-ahead",
+    ),
+    pytest.param(
+        Story(
+            {"a.log": log(DAY, 3, slip(24, 12)), "b.log": log(DAY + dt.timedelta(hours=3), 3, since=1080)},
+            6,
+            attempts=2,
+            warns=("attempt 1: the log's clock was set forward at step 720",),
+        ),
+        id="one-line-a-day-ahead-and-another-launch",
     ),
     pytest.param(
         Story(
@@ -284,6 +312,51 @@ def test_the_sidecar_says_that_a_logs_clock_is_ahead_of_the_hosts(
     assert len(problems) == bool(words)
     for word in words:
         assert word in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("hours", "bad"),
+    [
+        pytest.param(24, (12,), id="a-day"),
+        pytest.param(64 * 8766, (12,), id="the-year-2090"),
+        pytest.param(24, (12, 13), id="two-in-a-row"),
+        pytest.param(24, (12, 15), id="twice"),
+        pytest.param(24, (18,), id="the-last-line"),
+    ],
+)
+def test_a_live_run_goes_on_after_a_line_that_is_dated_ahead(
+    hours: float, bad: tuple[int, ...], tmp_path: Path
+) -> None:
+    """It waits for the next line, and says why; then all counts, as for a reader who comes later."""
+    (tmp_path / "run.toml").write_text(CONFIG.format(zone="UTC"))
+    (tmp_path / "logs").mkdir()
+    lines = log(DAY, 3, slip(hours, *bad)).splitlines(keepends=True)
+    clock = Hands(round(DAY.timestamp() * 1e6))
+    config = app.load_config(tmp_path / "run.toml")
+    live = {}
+    with app.open_work(config, clock) as work:
+        for number, line in enumerate(lines):
+            clock.us = round(DAY.timestamp() * 1e6) + number * LINE_S * 1_000_000 + 1_000_000
+            with (tmp_path / "logs" / "a.log").open("a") as out:
+                out.write(line)
+            work.read()
+            run = live[clock.us] = work.snapshot(as_of_us=clock.now_us())
+            problems = work.vitals().problems
+            known = max((n for n in range(number + 1) if n not in bad), default=0)
+            assert run.steps.last == (known * 60 if known else None)
+            assert bool(problems) == (number in bad)
+            assert not problems or "after now" in problems[0]
+    told = [text for text in run.warnings if "set forward" in text]
+    assert len(told) == (bad != (18,))
+
+    fresh = tmp_path / "later"
+    fresh.mkdir()
+    (fresh / "run.toml").write_text(CONFIG.format(zone="UTC"))
+    (tmp_path / "logs").rename(fresh / "logs")
+    config = app.load_config(fresh / "run.toml")
+    app.ingest_once(config, final=True)
+    for as_of_us, then in list(live.items())[1:]:  # a banner alone is known with the line after it
+        assert app.snapshot_now(config, as_of_us=as_of_us) == then
 
 
 def test_the_sidecar_says_that_a_logs_clock_is_behind_the_hosts(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ _LONG_QUIET_US: Final = 24 * 3600 * 1_000_000
 MARK_EVERY: Final = 32_768
 SEAL_FROM: Final = 500
 """Readings; a shorter attempt is folded again faster than it is looked up."""
-FOLD_VERSION: Final = 5
+FOLD_VERSION: Final = 6
 """Raised when the same records fold into other numbers or are written another way: older marks are
 ignored."""
 
@@ -243,7 +243,14 @@ class Book:
         )
 
     def _fold(self, facts: Facts, attempt: Attempt, frame: Frame, key: str, as_of_us: int) -> Fold:
-        fold = self._folds.get(key)
+        fold = self._brought(facts, attempt, self._folds.get(key), frame, key, as_of_us)
+        if _astray(attempt, fold) != fold.astray:  # it holds a stamp that was not believed later
+            fold = self._brought(facts, attempt, _bare(frame, attempt), frame, key, as_of_us)
+        return fold
+
+    def _brought(
+        self, facts: Facts, attempt: Attempt, fold: Fold | None, frame: Frame, key: str, as_of_us: int
+    ) -> Fold:
         back = self._reached_us is not None and as_of_us < self._reached_us
         if fold is None or fold.frame != frame or (back and fold.at is not None and fold.at > as_of_us):
             fold = self._begin(frame, key, attempt, as_of_us)
@@ -275,10 +282,7 @@ class Book:
             fold = _revived(frame, body)
             if fold is not None:
                 return fold
-        fold = Fold(frame=frame)
-        if attempt.pieces:
-            fold.offset = attempt.pieces[0].segment.first_offset
-        return fold
+        return _bare(frame, attempt)
 
     def _seal(self, fold: Fold, key: str, attempt: Attempt) -> None:
         """Remember the whole fold of an attempt that others followed: it changes only with its premises.
@@ -338,6 +342,23 @@ def feed(fold: Fold, facts: Facts, piece: Piece, as_of_us: int) -> Iterator[bool
     for event in events[taken:]:
         fold.event(event)
         fold.offset = event.offset + 1
+
+
+def _bare(frame: Frame, attempt: Attempt) -> Fold:
+    fold = Fold(frame=frame)
+    if attempt.pieces:
+        fold.offset = attempt.pieces[0].segment.first_offset
+    return fold
+
+
+def _astray(attempt: Attempt, fold: Fold) -> int:
+    """Return how many readings with stamps that are not believed lie in what a fold holds."""
+    if fold.piece >= len(attempt.pieces):
+        return fold.astray
+    now = attempt.pieces[fold.piece].segment
+    if now.astray and fold.offset <= now.astray_offset:
+        return fold.astray  # it has not come that far
+    return sum(piece.segment.astray for piece in attempt.pieces[: fold.piece + 1])
 
 
 def _key(attempt: Attempt) -> str:
@@ -407,4 +428,11 @@ def _entry_warnings(number: int, entry: Entry) -> list[str]:
     for back_us, since in ((entry.fold.skew_us, ""), (entry.fold.righted_us, ", and was right again later")):
         if back_us:
             warnings.append(f"attempt {number}: the log's clock was set back by {back_us / 1e6:.0f} s{since}")
+    if entry.fold.astray:
+        count = entry.fold.astray
+        lines = "1 line is" if count == 1 else f"{count:,} lines are"
+        warnings.append(
+            f"attempt {number}: the log's clock was set forward at step {entry.fold.astray_step:,}, and was "
+            f"right again later: {lines} dated far ahead, which is not believed"
+        )
     return warnings

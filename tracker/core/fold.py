@@ -16,6 +16,9 @@ in it, and what they do not explain is `other`.
 A clock that is set back. What its stamps lack is added to them from then on: nothing but the step time
 tells how long that window was. A later stamp that needs no addition, because it lies at or beyond the
 window's end as it is, says that the clock is right again: else its way back would be time unexplained.
+
+A stamp that leapt ahead (`core/leaps.py`). It tells nothing: the window lasts as long as it says, and ends
+no later than the line after it.
 """
 
 from __future__ import annotations
@@ -51,7 +54,10 @@ _EXTRA: Final = int(Flag.EXTRA)
 WHOLE: Final = int(Flag.WHOLE_SECOND)
 _ROUNDED: Final = int(Flag.ROUNDED)
 HARDWARE: Final = int(Flag.REPORTED_HARDWARE)
-UNUSUAL: Final = int(Flag.EXTRA | Flag.ROUNDED | Flag.NAN | Flag.STEP_TIME_INCLUDES | Flag.STEP_TIME_SAMPLE)
+_ASTRAY: Final = int(Flag.ASTRAY)
+UNUSUAL: Final = _ASTRAY | int(
+    Flag.EXTRA | Flag.ROUNDED | Flag.NAN | Flag.STEP_TIME_INCLUDES | Flag.STEP_TIME_SAMPLE
+)
 
 Stop = list[Any]
 """A save or evaluation since the last reading: [bucket, start_us, end_us, duration_us, step]."""
@@ -112,6 +118,10 @@ class Fold:
     """Added to stamps since the clock was set back."""
     righted_us: int = 0
     """What was added to earlier stamps, until the clock was right again."""
+    astray: int = 0
+    """Readings whose own stamps leapt ahead and are not used."""
+    astray_step: int | None = None
+    """Step of the first of them."""
     base_step: int = 0
     base_extra_us: int = 0
     stops: list[Stop] = field(default_factory=list)
@@ -177,9 +187,9 @@ class Fold:
         kind = event.kind
         if kind is Kind.SAVE_START:
             self._saved(event.step)
-            self.stops.append(["checkpoint", self._stamp(event.at_us), None, None, event.step])
+            self.stops.append(["checkpoint", self._stamp(event), None, None, event.step])
         elif kind is Kind.EVAL_START:
-            self.stops.append(["evaluation", self._stamp(event.at_us), None, None, event.step])
+            self.stops.append(["evaluation", self._stamp(event), None, None, event.step])
         elif kind is Kind.SAVE_END:
             self._stop_ends("checkpoint", event)
         elif kind is Kind.EVAL_END:
@@ -192,7 +202,7 @@ class Fold:
             self.sign_us = event.at_us if self.sign_us is None else max(self.sign_us, event.at_us)
 
     def _stop_ends(self, bucket: str, event: Event) -> None:
-        end_us = self._stamp(event.at_us)
+        end_us = self._stamp(event)
         for stop in reversed(self.stops):
             if stop[0] != bucket or (None not in (stop[4], event.step) and stop[4] != event.step):
                 continue
@@ -211,13 +221,23 @@ class Fold:
             self.saves += 1
         self.saved_step = step
 
-    def _stamp(self, at_us: int | None) -> int | None:
-        return None if at_us is None else at_us + self.skew_us
+    def _stamp(self, event: Event) -> int | None:
+        if event.at_us is None or event.data.get("astray"):
+            return None
+        return event.at_us + self.skew_us
 
     def reading(self, reading: Reading, *, until_us: int | None = None) -> bool:
         """Take the next reading. Return False, unchanged, if it lies after `until_us`."""
         if self._plain(reading, until_us):
             return True
+        if not self._moved(reading, until_us):
+            return False
+        if reading.flags & _ASTRAY:
+            self.astray += 1
+            self.astray_step = reading.step if self.astray_step is None else self.astray_step
+        return True
+
+    def _moved(self, reading: Reading, until_us: int | None) -> bool:
         steps = reading.step - self.step
         if steps <= 0:
             if self.at is None and reading.at_us is not None:
@@ -342,6 +362,9 @@ class Fold:
             if begun is None:
                 begun = max(self.frame.start_us, self.sign_us or self.frame.start_us)
             return begun, begun + length, self.skew_us
+        if reading.flags & _ASTRAY and begun is not None:
+            latest = max(reading.at_us + self.skew_us, begun)
+            return begun, min(begun + length, latest), self.skew_us
         skew = self.skew_us
         whole = bool(reading.flags & WHOLE)
         if skew and begun is not None and reading.at_us >= begun + length - (999_999 if whole else LATE_US):

@@ -15,7 +15,7 @@ from typing import Final
 from tracker.core.attempts import Attempt
 from tracker.core.facts import Facts, Stream
 from tracker.core.fold import Fold
-from tracker.core.records import Event, Kind, Reading, SchedulerRow
+from tracker.core.records import Event, Flag, Kind, Reading, SchedulerRow
 from tracker.core.segments import RECENT, Segment, Segmenter
 
 
@@ -31,7 +31,7 @@ def shorten(facts: Facts, folded: Iterable[tuple[Attempt, Fold]]) -> bool:
         clocked = segment.last is not None and segment.last[1] is not None
         if clocked or segment.last_offset < fold.offset:
             continue
-        segmenter = Segmenter(_blank(segment))
+        segmenter = Segmenter(_blank(segment), settled=True)
         stream_id, start = piece.stream.stream_id, segment.first_offset
         records: list[Event | Reading] = [
             *facts.readings(stream_id, start=start, end=fold.offset),
@@ -98,7 +98,7 @@ def _segment_until(
     """
     start = segment.first_offset
     events = list(facts.events(stream_id, start=start, end=end))
-    segmenter = Segmenter(_blank(segment))
+    segmenter = Segmenter(_blank(segment), settled=True)
     waiting: list[Event] = []
     taken = 0
 
@@ -177,7 +177,7 @@ class Growing:
         self._ahead: list[Reading | Event] = []
         self._place = 0
         """Records read ahead, and how many of them were looked at."""
-        self._segmenter = Segmenter(_blank(segment))
+        self._segmenter = Segmenter(_blank(segment), settled=True)
 
     @property
     def begins_us(self) -> int:
@@ -250,7 +250,13 @@ class Growing:
         after: Reading | Event | None = None
         for record in islice(self._ahead, self._place - 1, None):
             at_us = record.at_us
-            if not isinstance(record, Reading) or at_us is None or record.step <= last or at_us < due:
+            if (
+                not isinstance(record, Reading)
+                or at_us is None
+                or record.step <= last
+                or at_us < due
+                or record.flags & Flag.ASTRAY
+            ):
                 after = record
                 break
             if at_us > until_us:

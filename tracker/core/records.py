@@ -42,6 +42,9 @@ class Flag(IntFlag):
     """The odometer (`tokens`) is rounded as printed, such as 2.147B: use steps x batch instead."""
     REPORTED_HARDWARE = 128
     """`reported_flop_per_s` counts recomputation: it is a hardware rate and never becomes MFU."""
+    ASTRAY = 256
+    """The line's own stamp leapt ahead and was not believed: `at_us` is that of the line after it, by which
+    it is known."""
 
 
 class Reading(NamedTuple):

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
-from tracker.core.records import Event, Json, Kind, Reading
+from tracker.core.leaps import LEAP_US, STRETCH, Astray, Line, astray, line_of, slipped
+from tracker.core.records import Event, Flag, Json, Kind, Reading
 
 SAME_LINE_US: Final = 5_000_000
 """Ranks print one record within seconds of each other; the same step later than that was redone."""
 RECENT: Final = 8
+_ASTRAY: Final = int(Flag.ASTRAY)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +73,12 @@ class Segment:
     completed: bool = False
     recent: list[list[int | None]] = field(default_factory=list)
     """Last few [step, at_us], to know a repeated line."""
+    lines: list[Line] = field(default_factory=list)
+    """Its last few lines with a stamp: the next one may tell that theirs leapt ahead."""
+    astray: int = 0
+    """Readings whose stamps were not believed."""
+    astray_offset: int = -1
+    """Where the last of them stands."""
 
     @property
     def first_reading(self) -> Reading | None:
@@ -95,10 +104,14 @@ class Segmenter:
     """Brings a file's segments up to date. Feed it every record of the file once, in file order.
 
     `segments` holds the last one known when it was made and all that came since; `dirty` the ordinals
-    that changed since the caller last cleared it.
+    that changed since the caller last cleared it. `astray` names records fed before whose stamps turned out
+    not to be believable, until the caller clears it: they are to be kept by another stamp.
     """
 
-    def __init__(self, last: Segment | None = None) -> None:
+    def __init__(self, last: Segment | None = None, *, settled: bool = False) -> None:
+        """`settled`: all stamps were judged already."""
+        self._settled = settled
+        self.astray: list[Astray] = []
         self.segments: list[Segment] = [] if last is None else [last]
         self.dirty: set[int] = set()
 
@@ -140,7 +153,10 @@ class Segmenter:
                 segment = self._begin(reading.offset, "step_back", None)
         at_us = reading.at_us
         if at_us is not None:
+            self._judge(segment, reading, at_us)
             _seen(segment, at_us)
+        if reading.flags & _ASTRAY:
+            segment.astray, segment.astray_offset = segment.astray + 1, reading.offset
         segment.readings += 1
         if reading.step_time_us is not None:
             since = segment.last[2] if segment.last is not None else reading.step - 1
@@ -181,8 +197,54 @@ class Segmenter:
         elif kind is Kind.RESUME and segment.readings:  # loaded again in mid-life: a restart in place
             segment = self._begin(event.offset, "restart", event.at_us)
         if event.at_us is not None:
+            self._judge(segment, event, event.at_us)
             _seen(segment, event.at_us)
         _apply(segment, event)
+
+    def _judge(self, segment: Segment, record: Reading | Event, at_us: int) -> None:
+        """Find lines before this one whose stamps leapt ahead, and give them the stamp of this one."""
+        if self._settled:
+            return
+        lines, step_us = segment.lines, None
+        if isinstance(record, Reading):
+            step_us = record.step_time_us
+            if step_us is None and lines and abs(at_us - lines[-1][1]) > LEAP_US:
+                step_us = _pace(lines)
+            if lines and at_us < lines[-1][4]:
+                place = slipped(record, at_us, lines, step_us)
+                if place is not None:
+                    self._set_right(segment, place, at_us)
+        lines.append(line_of(record, at_us, lines, step_us))
+        if len(lines) > STRETCH + 1:
+            del lines[0]
+
+    def _set_right(self, segment: Segment, place: int, at_us: int) -> None:
+        lines = segment.lines
+        for line in astray(lines, place, at_us):
+            offset, said_us, step, kind, _, _, known = line
+            self.astray.append(Astray(offset=offset, kind=kind, said_us=said_us, at_us=at_us))
+            line[1], line[6] = at_us, True  # kept: this stamp may be the next one that is not believed
+            if kind:
+                continue
+            segment.astray += not known
+            segment.astray_offset = max(segment.astray_offset, offset)
+            for one in segment.recent:
+                if one == [step, said_us]:
+                    one[1] = at_us
+        segment.seen_at_us = seen = lines[place][4]
+        for line in lines[place + 1 :]:
+            line[4] = segment.seen_at_us = seen = max(seen, line[1])
+
+
+def _pace(lines: list[Line]) -> int | None:
+    """Return how long a step took in the lines before, as their stamps have it."""
+    told = [(line[2], line[1]) for line in lines if line[2] is not None]
+    spans = sorted(
+        (later - since) // (to - step)
+        for (step, since), (to, later) in pairwise(told)
+        if to > step and later >= since
+    )
+    return spans[(len(spans) - 1) // 2] if spans else None
 
 
 def _seen(segment: Segment, at_us: int) -> None:

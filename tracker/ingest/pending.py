@@ -64,7 +64,7 @@ class Pending:
         """Let a stream begin anew: nothing that waits, and nothing that is stored, of it holds."""
         self.rows -= batch.rows - len(batch.scheduler_rows)
         batch.reset = True
-        batch.readings, batch.events, batch.rejects = [], [], []
+        batch.readings, batch.events, batch.rejects, batch.astray = [], [], [], []
         batch.segments, batch.lines, batch.skipped = [], 0, 0
         self._segmenters[batch.stream_id] = segmenter
 

@@ -66,6 +66,8 @@ def take(
             batch.readings.append(kept)
         elif isinstance(kept, Event):
             batch.events.append(kept)
+    batch.astray += segmenter.astray
+    segmenter.astray.clear()
 
 
 def _parsed(collector: Collector, block: bytes, context: Context) -> Iterable[Record]:

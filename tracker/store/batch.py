@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tracker.core.leaps import Astray
 from tracker.core.records import Event, Json, Reading, Reject, SchedulerRow
 from tracker.core.segments import Segment
 
@@ -90,6 +91,8 @@ class StreamBatch:
     segments: list[Segment] = field(default_factory=list)
     """Those that changed, whole."""
     readings: list[Reading] = field(default_factory=list)
+    astray: list[Astray] = field(default_factory=list)
+    """Records, of this batch or an earlier one, whose stamps are not believed."""
     events: list[Event] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     """All of them; the store keeps a bounded number and counts the rest."""

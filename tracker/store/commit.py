@@ -10,7 +10,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tracker.core.records import SchedulerRow
+from tracker.core.leaps import Astray
+from tracker.core.records import Flag, SchedulerRow
 from tracker.core.segments import Segment
 from tracker.store import rows
 from tracker.store.batch import NewStream, StoredStream, StreamBatch
@@ -108,6 +109,8 @@ def store_batch(
         readings = connection.executemany(_INSERT_READING, new).rowcount
     if batch.events:
         events = connection.executemany(_INSERT_EVENT, rows.event_rows(place("event"), batch.events)).rowcount
+    for one in batch.astray:
+        _set_right(connection, stream_id, one)
     if batch.rejects:
         _add_rejects(connection, batch, place("reject"))
     for segment in batch.segments:
@@ -153,6 +156,22 @@ def store_batch(
     if updated != 1:
         raise KeyError(f"no stream {stream_id}")
     return changed
+
+
+def _set_right(connection: sqlite3.Connection, stream_id: int, one: Astray) -> None:
+    """Give a record the stamp that it is known by."""
+    low, high = rows.key_range(stream_id, one.offset, one.offset + 1)
+    if not one.kind:
+        connection.execute(
+            "UPDATE reading SET at_us = ?, flags = flags | ? WHERE id >= ? AND id < ? AND at_us = ?",
+            (one.at_us, int(Flag.ASTRAY), low, high, one.said_us),
+        )
+    else:
+        connection.execute(
+            "UPDATE event SET at_us = ?, data = json_set(data, '$.astray', json('true')) "
+            "WHERE id >= ? AND id < ? AND at_us = ? AND kind = ?",
+            (one.at_us, low, high, one.said_us, one.kind),
+        )
 
 
 def _insert_stream(connection: sqlite3.Connection, stream_id: int, stream: NewStream, revision: int) -> None:
