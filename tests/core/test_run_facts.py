@@ -27,7 +27,7 @@ from tests.core.story import PEAK, SEQUENCE, T0, facts, row, tell, us
 from tracker.core.chain import chain_of_plan
 from tracker.core.definitions import goodput_definitions
 from tracker.core.errors import InvalidValue
-from tracker.core.plan import Plan, PlanFailures
+from tracker.core.plan import Plan, PlanFailures, PlanStage
 from tracker.core.run_facts import (
     chain_of_run,
     chains_of,
@@ -39,6 +39,7 @@ from tracker.core.run_facts import (
     run_factors,
     run_facts,
     run_variance,
+    shorter_target,
 )
 from tracker.core.run_money import costs, drawn
 from tracker.core.settings import Hardware, Model, Reservation
@@ -226,6 +227,30 @@ def test_a_target_that_the_log_states_is_told_from_the_plans(
 ) -> None:
     """1e6 tokens are planned; steps are whole, so nearly that is that."""
     assert other_target(story(said=({}, said))) == target
+
+
+@pytest.mark.parametrize(
+    ("said", "stages", "target"),
+    [
+        pytest.param(290_000, (), 290_000.0, id="well below the plan"),
+        pytest.param(980_000, (), None, id="nearly the plan"),
+        pytest.param(2_000_000, (), None, id="above the plan"),
+        pytest.param(300_000, (300_000, 700_000), None, id="the first stage"),
+        pytest.param(700_000, (300_000, 700_000), None, id="a stage by itself"),
+        pytest.param(500_000, (300_000, 700_000), 500_000.0, id="within a stage"),
+    ],
+)
+def test_a_log_that_ends_before_the_target_is_told(
+    said: int, stages: tuple[int, ...], target: float | None
+) -> None:
+    """1e6 tokens are planned."""
+    ran = story(said=({}, {"target_tokens": said}))
+    listed = tuple(PlanStage(name=f"s{n}", tokens=n) for n in stages)
+
+    assert (
+        shorter_target(replace(ran, settings=replace(settings_of(ran), plan=planned(stages=listed))))
+        == target
+    )
 
 
 def test_another_target_is_a_part_of_the_variance() -> None:
