@@ -10,14 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 from tracker.core.errors import TrackerError
 from tracker.export.tables import Cell, Column, Kind, Row
+from tracker.scratch import Scratch
 
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: Final = ("csv", "jsonl", "parquet")
@@ -120,12 +119,12 @@ def _parquet(columns: Sequence[Column], rows: Iterable[Row], out: BinaryIO) -> i
         import duckdb
     except ImportError:
         raise NoParquet from None
-    with tempfile.TemporaryDirectory(prefix="tracker-export-") as name:
-        lines, made = Path(name, "rows.jsonl"), Path(name, "rows.parquet")
+    with Scratch("export") as folder:
+        lines, made = folder / "rows.jsonl", folder / "rows.parquet"
         with lines.open("wb") as file:
             written = _json_lines(columns, (_plain(row) for row in rows), file)
         types = {column.name: _TYPES[column.kind] for column in columns}
-        database: Any = duckdb.connect(":memory:", config={"temp_directory": name, "threads": "2"})
+        database: Any = duckdb.connect(":memory:", config={"temp_directory": str(folder), "threads": "2"})
         try:
             database.execute(
                 f"COPY (SELECT * FROM read_json(?, format = 'newline_delimited', columns = {types!r})) "
