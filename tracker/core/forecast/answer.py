@@ -54,11 +54,16 @@ def forecast(
             plan_rate=plan_rate(plan, state),
             change=change,
             priors=priors,
-            not_before_us=_us(plan.start) if plan.start is not None else None,
+            not_before_us=not_before_us(plan),
         )
     except NoAnswer as error:
         return Forecast(as_of_us=state.as_of_us, basis="none", reasons=(str(error),), digest=digest)
     return _told(state, settings, plays, spent, plan_finish_us, earlier, digest, change)
+
+
+def not_before_us(plan: Plan) -> int | None:
+    """Return the planned start; None where the plan has none."""
+    return _us(plan.start) if plan.start is not None else None
 
 
 def plan_rate(plan: Plan, state: State) -> float | None:
@@ -163,7 +168,7 @@ def _told(
         hours = future + state.spent_gpu_hours
     elif future is not None and state.start_us is None:
         hours = future
-    cost = _cost(np, plan, now, wall, future, spent)
+    cost = money_at_finish(np, plan, now, wall, future, spent)
     in_sight = finish.p50 is not None
     lines = straight_lines(state)
     measured = plays.rate is not None and plays.rate.measured
@@ -192,9 +197,14 @@ def _told(
         flagged=state.doubts,
         digest=digest,
     )
-    if earlier is not None:
+    if earlier is not None and _comparable(earlier, state, plan):
         made = replace(made, move=move_since(earlier, made))
     return replace(made, sentences=sentences(made, state, settings, plan_finish_us))
+
+
+def _comparable(earlier: Forecast, state: State, plan: Plan) -> bool:
+    """Tell whether an earlier forecast was of this run: before its first launch, only of a planned start."""
+    return plan.start is not None or (state.start_us is not None and earlier.as_of_us >= state.start_us)
 
 
 def hours_ahead(plays: Plays, state: State, settings: Settings, change: Change | None) -> Any:
@@ -233,7 +243,8 @@ def _ratio(share: float) -> float:
     return round(share, 3)
 
 
-def _cost(np: Any, plan: Plan, now: int, wall: Any, future: Any, spent: float | None) -> Any:
+def money_at_finish(np: Any, plan: Plan, now: int, wall: Any, future: Any, spent: float | None) -> Any:
+    """Return the cost of the whole run, one a play; None while unknown."""
     prices = plan.price_list
     if prices is None or future is None or spent is None:
         return None
