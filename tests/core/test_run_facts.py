@@ -201,6 +201,27 @@ def test_a_plan_that_came_true_has_no_variance_in_its_rates() -> None:
     assert parts["goodput"].cause.startswith("startup: ")
 
 
+def test_listed_stages_are_planned_as_far_as_they_were_gone_through() -> None:
+    """300,000 tokens of the first stage and as many of the second, at half its MFU and twice its goodput."""
+    stages = (
+        PlanStage(name="a", tokens=3e5, mfu=0.4, goodput=0.45),
+        PlanStage(name="b", tokens=7e5, mfu=0.2, goodput=0.9),
+    )
+    plan = planned(stages=stages)
+    first, both = planned_factors(plan, tokens=2e5), planned_factors(plan, tokens=6e5)
+    second, whole = planned_factors(plan, tokens=3e5, after=3e5), planned_factors(plan)
+    assert first is not None
+    assert both is not None
+    assert second is not None
+    assert whole is not None
+
+    assert (first.mfu_ratio, first.goodput_ratio) == pytest.approx((0.4, 0.45))
+    assert (second.mfu_ratio, second.goodput_ratio) == pytest.approx((0.2, 0.9))
+    assert both.mfu_ratio == pytest.approx(2 / (1 / 0.4 + 1 / 0.2))
+    assert whole.tokens == 1e6
+    assert whole.gpu_hours == pytest.approx(plan.final_gpu_hours())
+
+
 def test_redone_work_that_the_failure_model_expects_is_planned() -> None:
     """86.4 failures a day at an interval of 10 minutes redo 30 % of the allocation."""
     side = planned_factors(

@@ -35,7 +35,7 @@ from tracker.core.run_failures import (
 )
 from tracker.core.run_money import EPOCH, Loss, costs, drawn, spent
 from tracker.core.run_plan import plan_beside_run, plan_for
-from tracker.core.run_standing import due_tokens
+from tracker.core.run_standing import done_tokens, due_tokens, planned_finish_us
 from tracker.core.series import Series
 from tracker.core.snapshot import Snapshot
 
@@ -276,18 +276,16 @@ def _plan_side(snapshot: Snapshot) -> PlanSide | None:
         return PlanSide(finish_us=snapshot.plan_finish_us, target_tokens=snapshot.tokens.planned)
     start = None if plan.start is None else int((plan.start - EPOCH).total_seconds()) * 1_000_000
     target = plan.target_tokens
-    finish, hours = snapshot.plan_finish_us, estimate.final_gpu_hours if estimate is not None else None
-    done = _trained(snapshot, target)
+    hours = estimate.final_gpu_hours if estimate is not None else None
+    done = done_tokens(snapshot)
     if done is not None:
         came = snapshot.tokens.inherited or 0
-        part = plan_for(plan, min(done, target or done) - came, after=came)
-        finish = _after(start, part.days) if part is not None else None
-        whole = plan_for(plan, done - came, after=came)
-        hours = whole.billed_gpu_hours if whole is not None else None
+        part = plan_for(plan, done - came, after=came)
+        hours = part.billed_gpu_hours if part is not None else None
     so_far = plan_for(plan, _in_model(snapshot) or 1.0) if plan.stages else None
     return PlanSide(
         start_us=start,
-        finish_us=finish,
+        finish_us=planned_finish_us(snapshot),
         target_tokens=target,
         later_ratio=plan.later_fraction,
         is_staged=bool(plan.stages),
@@ -305,21 +303,6 @@ def _plan_side(snapshot: Snapshot) -> PlanSide | None:
 
 def _given(plan: Plan, name: str) -> float:
     return float(getattr(plan, name))
-
-
-def _trained(snapshot: Snapshot, target: float | None) -> float | None:
-    """Return the tokens of a run that is done: then the plan beside it is that for these."""
-    made = snapshot.forecast
-    if made is None or made.basis != "exact":
-        return None
-    done = _in_model(snapshot)
-    if done is None or done <= (snapshot.tokens.inherited or 0):
-        return None
-    return done if snapshot.state == "finished" or target is None else min(done, target)
-
-
-def _after(start_us: int | None, days: float | None) -> int | None:
-    return None if start_us is None or days is None else start_us + round(days * DAY_US)
 
 
 def _line(

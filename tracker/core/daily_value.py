@@ -22,6 +22,7 @@ from tracker.core.run_failures import (
     RunFailures,
 )
 from tracker.core.run_money import Costs, Drawn, Loss
+from tracker.core.run_standing import ended_short, late_days
 from tracker.core.series import Series
 from tracker.core.snapshot import Snapshot
 from tracker.core.variance import Variance
@@ -29,7 +30,6 @@ from tracker.core.variance import Variance
 DAY_US: Final = 86_400_000_000
 _MOST: Final = 0.6
 _EXPLAINS: Final = 0.2
-_SHORT: Final = 0.98
 _WHOLE: Final = 0.005
 
 
@@ -247,8 +247,7 @@ class Daily:
     @property
     def late_days(self) -> float | None:
         """Return how late the median is; of a run that is done, against the plan for its tokens."""
-        apart = self.figures.finish_us.against_plan
-        return None if apart is None or self.ended_short else apart / DAY_US
+        return late_days(self.snapshot)
 
     @property
     def done_ratio(self) -> float | None:
@@ -272,7 +271,7 @@ class Daily:
     @property
     def ended_short(self) -> bool:
         """Return whether the run ended before its target."""
-        return self.snapshot.state == "finished" and (self.done_ratio or 1.0) < _SHORT
+        return ended_short(self.snapshot)
 
     @property
     def length_days(self) -> float | None:
