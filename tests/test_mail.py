@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiosmtpd.smtp import AuthResult
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mail_server import PASSWORD, USER, Box, Certificates, certificates, mail_server, silent_server
 from tracker.config import Mail
+from tracker.masking import Masked
 from tracker.post.message import (
     SUBJECT_CHARS,
     Documents,
@@ -366,6 +368,44 @@ def test_a_wrong_password_is_told_without_the_password(box: Box, certs: Certific
     assert "refused the login of 'tracker': 535" in found.text
     assert "hunter2" not in found.text
     assert box.mails == []
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        pytest.param("hunter2 is wrong", id="in clear"),
+        pytest.param("no such HUNTER2", id="in capitals"),
+        pytest.param("no aHVudGVyMg==", id="as base64"),
+        pytest.param("no AHRyYWNrZXIAaHVudGVyMg==", id="as base64 with the user"),
+        pytest.param("no dHJhY2tlcjpodW50ZXIy", id="as base64 behind other words"),
+        pytest.param("x" * 250 + " hunter2", id="beyond what is told"),
+        pytest.param("no such hunte", id="cut off"),
+    ],
+)
+def test_a_server_that_repeats_the_password_is_told_without_it(echo: str, tmp_path: Path) -> None:
+    """In no form that it may take, and in no answer of the conversation."""
+    held = tmp_path / "held"
+    held.write_text("hunter2")
+    with mail_server(Box(), auth_require_tls=False, authenticator=lambda *_: AuthResult(
+        success=False, handled=False, message=f"535 {echo}"
+    )) as port:  # fmt: skip
+        found = trouble(a_mail(port=port, user=USER, password_file=held))
+
+    assert "refused the login of 'tracker': 535 " in found.text
+    told = found.text.lower()
+    assert not [form for form in ("hunte", "aHVudGVyMg", "h1bnRlcj", "odW50ZXIy") if form.lower() in told]
+
+
+def test_a_mask_takes_out_a_secret_however_it_is_written() -> None:
+    """In clear, quoted and coded; words that are no secret stay."""
+    hide = Masked('p&ss w"rd/ü+1')
+
+    for form in ("p&ss w\"rd/ü+1", "p%26ss%20w%22rd%2F%C3%BC%2B1", "p%26ss+w%22rd/%c3%bc%2b1",
+                 "p&amp;ss w&quot;rd/ü+1", 'p&ss w\\"rd/\\u00fc+1'):  # fmt: skip
+        assert hide(f"no {form}!") == "no ***!", form
+    assert hide("535 no such user") == "535 no such user"
+    assert Masked("")("as it was") == "as it was"
+    assert "p&ss" not in repr(hide)
 
 
 def test_a_password_from_the_environment_beyond_ascii(
