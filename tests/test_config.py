@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -525,15 +526,20 @@ def test_mail_addresses(name: str, value: str) -> None:
 
 
 def test_files_that_are_no_config(tmp_path: Path) -> None:
-    """A folder, a missing file, binary, too large: one sentence each."""
+    """A folder, a missing file, a pipe that nobody writes to, binary, too large: one sentence each."""
     binary, large = tmp_path / "b.toml", tmp_path / "l.toml"
     binary.write_bytes(b"[run]\nname = '\xff'\n")
     large.write_bytes(b"#" * (1 << 20) + b"\n")
     bom = tmp_path / "bom.toml"
     bom.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
 
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+
     for path, words in (
         (tmp_path, "Is a directory"),
+        (pipe, "is a pipe, not a file"),
+        (Path("/dev/zero"), "is a device, not a file"),
         (tmp_path / "none.toml", "No such file"),
         (binary, r"not UTF-8 text \(line 2\)"),
         (large, "larger than"),

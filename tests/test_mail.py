@@ -443,6 +443,20 @@ def test_a_missing_password_is_named(box: Box, changes: dict[str, Any], said: st
     assert said in found.text
 
 
+def test_a_pipe_for_a_password_or_certificates_is_refused(box: Box, tmp_path: Path) -> None:
+    """Nobody waits for what may come out of it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with mail_server(box) as port:
+        no_password = trouble(a_mail(port=port, user="u", password_file=pipe))
+        no_authority = trouble(a_mail(port=port, tls="starttls", ca_file=pipe))
+
+    assert no_password.reason == "secret"
+    assert no_authority.reason == "certificate"
+    assert f"{pipe}: is a pipe, not a file" in no_password.text
+    assert f"{pipe}: is a pipe, not a file" in no_authority.text
+
+
 def test_a_file_of_certificates_that_holds_none(box: Box, tmp_path: Path) -> None:
     """Or that is not there."""
     (tmp_path / "empty.pem").write_text("nothing")

@@ -364,6 +364,13 @@ def test_a_broken_change_leaves_what_was_before(
     served.path.unlink()
     assert served.get("/", login=LOGIN)[0] == 200
     assert "No such file" in served.web.problem
+    os.mkfifo(served.path)
+    assert served.get("/", login=LOGIN)[0] == 200
+    assert "is a pipe" in served.web.problem
+    served.path.unlink()
+    served.path.write_text(TLS + USERS)
+    assert served.get("/", login=LOGIN)[0] == 200
+    assert not served.web.problem
 
 
 def test_a_new_certificate_is_used_at_once(serve: Callable[..., Served]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -175,6 +176,7 @@ def test_odd_yaml_is_an_error_and_nothing_else(text: str, tmp_path: Path) -> Non
     [
         pytest.param(lambda path: None, "cannot be read: No such file", id="missing"),
         pytest.param(lambda path: path.mkdir(), "cannot be read: Is a directory", id="folder"),
+        pytest.param(os.mkfifo, "cannot be read: is a pipe, not a file", id="pipe"),
         pytest.param(lambda path: path.write_bytes(b"\xff\xfe"), "not UTF-8", id="not-utf8"),
         pytest.param(lambda path: path.write_bytes(b"#" * 1_100_000), "larger than", id="huge"),
     ],
@@ -184,6 +186,18 @@ def test_a_file_that_is_no_web_config(prepare: object, words: str, tmp_path: Pat
     prepare(tmp_path / "web.yml")  # type: ignore[operator]
 
     with pytest.raises(WebConfigError, match=words):
+        load(tmp_path / "web.yml")
+
+
+@pytest.mark.parametrize("name", ["server.pem", "server.key", "ca.pem"])
+def test_a_pipe_for_a_certificate_is_refused(name: str, tmp_path: Path) -> None:
+    """Nobody waits for what may come out of it."""
+    certificates(tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "web.yml").write_text(BOTH)
+
+    with pytest.raises(WebConfigError, match=f"{name}: is a pipe, not a file"):
         load(tmp_path / "web.yml")
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from tracker import smallfile
 from tracker.config import check, keys
 from tracker.config.check import Checked, ConfigError
 from tracker.config.kinds import in_zone, plain_json, to_us
@@ -52,8 +53,7 @@ def parse(text: str, *, path: Path, collectors: Callable[[], Collectors]) -> Con
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            body = file.read(LARGEST_FILE + 1)
+        body = smallfile.read(path, limit=LARGEST_FILE)
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror or error}"]) from None
     if len(body) > LARGEST_FILE:
