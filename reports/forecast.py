@@ -47,7 +47,8 @@ def forecast_pairs(snapshot: Snapshot, forecast: Forecast) -> list[Pair]:
     if forecast.inputs is not None:
         pairs.append(("counts on", _inputs(forecast)))
     if forecast.drivers:
-        told = ", ".join(f"{d.name} {d.share_ratio:.0%}" for d in forecast.drivers)
+        shares = [(d.name, f"{d.share_ratio:.0%}") for d in forecast.drivers]
+        told = ", ".join(f"{name} {share}" for name, share in shares if share != "0%")
         pairs.append(("range from", told))
     if forecast.lines_us:
         told = "\n".join(f"{moment(at)}  {_LINES[name]}" for name, at in forecast.lines_us.items())
@@ -194,7 +195,8 @@ def backtest_table(replay: Replay) -> Table:
             "yes" if inside else "no",
             *(_miss(f.lines_us.get(name), truth) for name in _LINES),
         ))
-    what = "the finish" if replay.finished else f"{scaled(replay.target_tokens)} tokens, what it has by now"
+    what = "the finish of its planned " if replay.finished else ""
+    what += f"{scaled(replay.target_tokens)} tokens{'' if replay.finished else ', what it has by now'}"
     return Table(
         title=f"Replayed against {what}, reached {moment(truth)}. Days early (-) or late (+)",
         headings=("as of", ">done", ">P10", ">P50", ">P90", "in range", *(f">{n}" for n in _LINES.values())),
