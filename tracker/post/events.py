@@ -16,6 +16,7 @@ from tracker.core.documents import iso
 from tracker.core.interruptions import Interruption
 from tracker.core.ledger import AttemptLine
 from tracker.core.records import Json
+from tracker.core.run_standing import late_days
 from tracker.core.snapshot import Snapshot
 
 TEXT_CHARS: Final = 300
@@ -161,7 +162,7 @@ def _states(before: Told, snapshot: Snapshot, last: AttemptLine, name: str, *, f
 def _plan(before: Told, snapshot: Snapshot, limit_days: float) -> tuple[bool, list[Event]]:
     """Tell once that the plan is missed; again only after it was within half the limit in between."""
     made = snapshot.forecast
-    late = made.days_behind_plan if made is not None else None
+    late = late_days(snapshot)
     if made is None or late is None:
         return before.behind, []
     if before.behind:
