@@ -10,12 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.test_exporter import FULL, H_US, NOON_US, PLAN, stop
+from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.core.plan import Plan
 from tracker.core.plan_parts import PlanStage
 from tracker.core.run_failures import run_advice, run_failures
 from tracker.core.run_money import costs, drawn
 from tracker.core.run_plan import plan_for
-from tracker.core.run_standing import DAY_US, Checkpoints, Planned, Standing, due_tokens, run_standing
+from tracker.core.run_standing import (
+    DAY_US,
+    Checkpoints,
+    Planned,
+    Standing,
+    due_tokens,
+    ended_short,
+    late_days,
+    run_standing,
+)
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot, Tokens
 
@@ -103,6 +113,36 @@ def test_the_plan_for_the_target_and_its_later_stages_is_the_whole_plan() -> Non
     assert whole.days == pytest.approx(plan.days())
     assert some.billed_gpu_hours == pytest.approx(whole.billed_gpu_hours / 1.08)
     assert plan_for(plan, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("net", "state", "basis", "late"),
+    [
+        pytest.param(4e12, "finished", "exact", 0.5, id="a-finished-one-by-the-plan-for-its-tokens"),
+        pytest.param(4e12, "running", "measured", -0.45, id="a-running-one-by-the-whole-plan"),
+        pytest.param(5e12, "running", "exact", -0.45, id="one-past-its-target-by-the-plan-for-all-of-it"),
+        pytest.param(2e12, "finished", "exact", None, id="one-that-ended-short-by-nothing"),
+    ],
+)
+def test_how_late_a_run_is(net: float, state: str, basis: str, late: float | None) -> None:
+    """The plan has 4e12 tokens in 11.89 days and 8 % of later stages until 12.84; the median is at 12.39."""
+    made = Forecast(
+        as_of_us=NOON_US,
+        basis=basis,
+        finish_us=Quantiles.exact(START_US + 12.39 * DAY_US),
+        days_behind_plan=-0.45,
+    )
+    assert FULL.settings is not None
+    run = replace(
+        FULL,
+        state=state,
+        forecast=made,
+        settings=replace(FULL.settings, plan=replace(PLAN, later_stages=0.08)),
+        tokens=Tokens(net=round(net), inherited=0, planned=round(4e12)),
+    )
+
+    assert late_days(run) == (None if late is None else pytest.approx(late, abs=0.01))
+    assert ended_short(run) is (late is None)
 
 
 @given(st.floats(0, 30), st.floats(0, 30))
