@@ -200,6 +200,7 @@ def _workings(sidecar: Sidecar, server: Server, web: WebConfig | None) -> Workin
         configs_read_us=sidecar.configs_read_us,
         web_config_ok=not web.problem if web is not None else None,
         web_config_read_us=web.loaded_us if web is not None else None,
+        certificate_end_us=web.certificate_end_us if web is not None else None,
         answers=answers,
         refused=refused,
         logins_failed=web.logins_failed if web is not None else {},
