@@ -23,6 +23,7 @@ from tracker.core.summary import snapshot
 from tracker.interfaces import Clock, Collector, Context
 from tracker.marks import StoredMarks
 from tracker.store import Reader, stored_version
+from tracker.store.filesystem import no_room
 from tracker.store.lock import WAIT_S
 
 if TYPE_CHECKING:
@@ -291,6 +292,11 @@ def clocks_ahead(config: Config, *, now_us: int) -> list[str]:
         return []
     with Reader(config.store) as reader, reader.snapshot():
         return [found.sentence for found in ahead(reader.streams(), now_us)]
+
+
+def store_full(config: Config) -> str:
+    """Return a sentence where the store's disk is full, so that what follows is old; else nothing."""
+    return no_room(config.store)
 
 
 def daily_now(config: Config, *, as_of_us: int) -> Daily:

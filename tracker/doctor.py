@@ -179,9 +179,13 @@ def _store(config: Config, clock: Clock, looked_at: set[tuple[int, str]]) -> Ite
         yield Finding(
             "wrong", about, f"{place}: this user may not write it. Change the owner, or [store] path"
         )
-    free = shutil.disk_usage(folder).free
-    level: Literal["ok", "note"] = "note" if free < LITTLE_SPACE else "ok"
-    yield Finding(level, about, f"{free / 1e9:.1f} GB free in {folder}")
+    full = disks.no_room(place)
+    if full:
+        yield Finding("wrong", about, full)
+    else:
+        free = disks.free_bytes(folder)
+        level: Literal["ok", "note"] = "note" if free < LITTLE_SPACE else "ok"
+        yield Finding(level, about, f"{free / 1e9:.1f} GB free in {folder}")
     disk = disks.file_system(place)
     if disk.shared:
         yield Finding(

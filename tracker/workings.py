@@ -84,9 +84,8 @@ PROCESS_FAMILIES: Final = (
     ProcessFamily("tracker_web_config_last_reload_success_timestamp_seconds", "gauge",
                   "When a web config was last taken.", _one(lambda now: _seconds(now.web_config_read_us))),
     ProcessFamily("tracker_web_certificate_expiry_timestamp_seconds", "gauge",
-                  "When the certificate of the web config expires; of a chain, the first that does. No sample "
-                  "without one.",
-                  _one(lambda now: _seconds(now.certificate_end_us))),
+                  "When the certificate of the web config expires; of a chain, the first that does. No "
+                  "sample without one.", _one(lambda now: _seconds(now.certificate_end_us))),
     ProcessFamily("tracker_http_responses_total", "counter", "Answers sent, by HTTP status.",
                   lambda now: _by(now.answers), ("code",), "200, 401, 404 ..."),
     ProcessFamily("tracker_http_refused_connections_total", "counter",
