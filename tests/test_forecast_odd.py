@@ -474,6 +474,32 @@ def test_a_run_on_plan_is_said_to_be_on_plan(kind: str) -> None:
     assert "catch up, +0%" not in text
 
 
+def test_a_run_that_ended_short_of_its_target_did_not_finish_early() -> None:
+    """Half of the tokens: no finish is set beside the plan's."""
+    log = Log().launch(resume=0).at(10).train(range(5, 501, 5), since=0)
+    log.event(Kind.COMPLETED)
+    made = told(facts(log), log.now, settings(tokens=1e6))
+
+    assert made.sentences[0].endswith("at 50% of its target.")
+    assert made.sentences[0].startswith("Ended on")
+    assert made.days_behind_plan is None
+    assert "plan, which" not in " ".join(made.sentences)
+
+
+def test_a_finished_run_is_set_beside_the_plan_for_its_tokens() -> None:
+    """Later stages that were not trained here do not make it early: an hour late is an hour late."""
+    log = Log().launch(resume=0).at(10).train(range(5, 501, 5), since=0)
+    log.event(Kind.COMPLETED)
+    mfu = 5e5 * 6e9 / (8 * 989e12 * (5010 - 3600))
+    config = settings(mfu=mfu, goodput=1.0, attn_overhead=0.0, tokens=5e5, later_stages=0.5)
+    made = told(facts(log), log.now, config)
+
+    assert made.days_behind_plan == pytest.approx(1 / 24, abs=40 / 86_400)
+    assert any(
+        text.startswith("1.0 hours after the plan, which has these tokens by") for text in made.sentences
+    )
+
+
 def test_a_range_within_a_minute_is_said_as_that() -> None:
     """Never "between 03:49 and 03:49"."""
     made = told(facts(steady()), 5100, settings(tokens=5.005e5))

@@ -22,6 +22,8 @@ from tracker.core.run_money import moment, stamp
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
 
+ENDED_SHORT: Final = 0.98
+"""A run that is over below this share of its target did not reach it; above, the rest is rounding."""
 _SHORT_H: Final = 24.0
 _NEAR_SIZE: Final = 1.25
 _FROM_LOG: Final[Mapping[str, str]] = {

@@ -15,12 +15,11 @@ from tracker.core.memo import remembered
 from tracker.core.plan import Plan
 from tracker.core.run_failures import RunAdvice, run_advice, run_checkpoints, run_failures
 from tracker.core.run_money import US_PER_H, drawn, spent
-from tracker.core.run_plan import anchored, plan_for
+from tracker.core.run_plan import ENDED_SHORT, anchored, plan_for
 from tracker.core.snapshot import Snapshot
 
 DAY_US: Final = 24 * US_PER_H
 _MIN_S: Final = 60.0
-_SHORT: Final = 0.98
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +150,7 @@ def ended_short(snapshot: Snapshot) -> bool:
     tokens = snapshot.tokens
     if snapshot.state != "finished" or tokens.net is None or not tokens.planned:
         return False
-    return tokens.net + (tokens.inherited or 0) < _SHORT * tokens.planned
+    return tokens.net + (tokens.inherited or 0) < ENDED_SHORT * tokens.planned
 
 
 def done_tokens(snapshot: Snapshot) -> float | None:

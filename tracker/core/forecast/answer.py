@@ -22,11 +22,13 @@ from tracker.core.forecast.state import State
 from tracker.core.forecast.value import LEVELS, Driver, Forecast, Inputs, Quantiles
 from tracker.core.forecast.words import loop, one_reading, sentences
 from tracker.core.plan import Plan
+from tracker.core.run_plan import plan_for
 from tracker.core.settings import Settings
 
 FAR_S: Final = 20 * 365.25 * 86400.0
 """A finish further away than this is "not in sight"."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DAY_US: Final = 86_400e6
 
 
 def forecast(
@@ -110,6 +112,7 @@ def _exact(
         )
     hours = state.spent_gpu_hours
     plan = settings.plan
+    planned_us = _planned_for(state, plan, plan_finish_us)
     made = Forecast(
         as_of_us=state.as_of_us,
         basis="exact",
@@ -118,7 +121,7 @@ def _exact(
         cost=Quantiles.exact(spent) if spent is not None else None,
         currency=plan.currency if plan is not None else "USD",
         energy_mwh=_energy_exact(hours, plan),
-        days_behind_plan=_days(at, plan_finish_us),
+        days_behind_plan=_days(at, planned_us),
         by_deadline_ratio=_done_by(at, _us(plan.deadline) if plan is not None and plan.deadline else None),
         by_reservation_end_ratio=_done_by(at, settings.reservation.end_us),
         within_budget_ratio=(
@@ -128,7 +131,18 @@ def _exact(
         flagged=state.doubts,
         digest=digest,
     )
-    return replace(made, sentences=sentences(made, state, settings, plan_finish_us))
+    return replace(made, sentences=sentences(made, state, settings, planned_us))
+
+
+def _planned_for(state: State, plan: Plan | None, plan_finish_us: int | None) -> int | None:
+    """Return when the plan has the tokens that were trained; None for a run that ended short of them."""
+    aim, done = state.aim_tokens, state.done_tokens
+    if plan is None or plan_finish_us is None or aim is None or done is None or state.short_ratio is not None:
+        return None
+    whole, part = plan_for(plan, aim), plan_for(plan, min(done, aim))
+    if whole is None or part is None or whole.days is None or part.days is None:
+        return plan_finish_us if done >= aim else None
+    return plan_finish_us - round((whole.days - part.days) * _DAY_US)
 
 
 def _energy_exact(hours: float | None, plan: Plan | None) -> Quantiles | None:
@@ -350,7 +364,7 @@ def _planned_mfu(state: State, plan: Plan) -> str:
 
 
 def _days(at_us: float | None, plan_us: int | None) -> float | None:
-    return None if at_us is None or plan_us is None else (at_us - plan_us) / 86_400e6
+    return None if at_us is None or plan_us is None else (at_us - plan_us) / _DAY_US
 
 
 def _us(moment: dt.datetime) -> int:

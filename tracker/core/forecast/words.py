@@ -74,6 +74,8 @@ def _finish(made: Forecast, state: State) -> str:
             if made.gpu_hours is not None:
                 said += ". GPU-hours, cost and energy are what it had taken by then"
             return said + "."
+        if state.short_ratio is not None:
+            return f"Ended on {day(q.p50)} UTC at {state.short_ratio:.0%} of its target."
         return f"Finished on {day(q.p50)} UTC."
     text = f"Even odds to be done by {day(q.p50)} UTC; 80 % between {day(q.p10)} and {day(q.p90)}."
     if day(q.p10) == day(q.p90):
@@ -141,10 +143,12 @@ def _planned_done(made: Forecast, state: State, settings: Settings) -> list[str]
 
 
 def _long(days: float, digits: int) -> str:
-    """Return a time without a sign: in days, in minutes where its decimals would be nought."""
+    """Return a time without a sign: in days, in hours below one, in minutes below an hour."""
     size = abs(days)
-    if size >= 0.5 * 10**-digits:
+    if size >= 1:
         return f"{size:.{digits}f} days"
+    if size >= 1 / 24:
+        return f"{size * 24:.1f} hours"
     minutes = max(1, round(size * 1440))
     return "1 minute" if minutes == 1 else f"{minutes} minutes"
 
@@ -165,12 +169,9 @@ def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: in
     late = made.days_behind_plan
     if made.basis == "exact":
         word = "after" if late > 0 else "before"
-        text = f"{_long(late, 1)} {word} the plan's {day(plan_finish_us)}"
+        text = f"{_long(late, 1)} {word} the plan, which has these tokens by {day(plan_finish_us)}"
         if _on_plan(late, plan, state, plan_finish_us):
-            text = f"On plan: its day is {day(plan_finish_us)}"
-        if state.left_tokens:
-            what = "later stages included" if plan.later_fraction > 0 else "the whole target"
-            text += f", which is for {tokens_said(state.left_tokens)} tokens more ({what})"
+            text = f"On plan, which has these tokens by {day(plan_finish_us)}"
         return [text + "."]
     word = "behind" if late > 0 else "ahead of"
     text = f"{_long(late, 1)} {word} the plan, which ends on {day(plan_finish_us)}"
