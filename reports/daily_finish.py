@@ -278,6 +278,8 @@ def _sentences(daily: Daily, when: Dates) -> list[tuple[str, Tone]]:
             top = f.drivers[0]
             text += f" {whole_per_cent(top.share_ratio)} of that range comes from {_DRIVERS[top.name]}."
         found.append((text, "plain"))
+    if f.warning:
+        found.append((f.warning, "warning"))
     far = daily.pace == "far behind" and not young(daily)
     if far and daily.late_days is not None and daily.plan is not None:
         found.append((

@@ -57,6 +57,8 @@ def _lead(daily: Daily, when: Dates) -> tuple[str, Tone]:
 
 
 def _tone(daily: Daily) -> Tone:
+    if daily.forecast is not None and daily.forecast.warning:
+        return "warning"
     if young(daily):
         return "plain"
     if daily.pace in ("behind", "far behind"):

@@ -83,6 +83,18 @@ def test_the_verdict_says_what_matters_in_each_state(name: str, said: str, tone:
     assert page.tone == tone
 
 
+def test_what_the_forecast_warns_of_is_read_beside_the_finish() -> None:
+    """A crash loop: no green page, and the sentence stands where the finish does."""
+    made = daily_in("on-plan")
+    assert made.forecast is not None
+    said = "The last 11 launches ended without a step more than before."
+    shot = replace(made.snapshot, forecast=replace(made.forecast, warning=said))
+    page = daily_page(replace(made, snapshot=shot))
+
+    assert page.tone == "warning"
+    assert said in text_of(page).replace("\n  ", " ")
+
+
 @pytest.mark.parametrize(
     "move",
     [(558, 350, 145, 0, 0, 0, -94), (4, 4, 4, 4, 4, 4, 4), (0, 12_300, 0, -7, 0, 0, 0)],
