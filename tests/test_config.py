@@ -295,8 +295,10 @@ def test_a_key_outside_any_table_says_where_it_belongs() -> None:
                      id="hook-to-two"),
         pytest.param("[run\nname='r'", "not TOML: ", id="no-toml"),
         pytest.param(MINIMAL + "name = 'again'", "not TOML: ", id="a-key-twice"),
-        pytest.param("a = " + "[" * 5_000, "not usable TOML", id="nested-too-deep"),
-        pytest.param("a = 1" + "0" * 5_000, "not usable TOML", id="a-number-without-end"),
+        pytest.param("a = " + "[" * 100_000, "not usable TOML: nested too deeply", id="nested-too-deep"),
+        pytest.param(MINIMAL + "[[source]]\npath = 'x'\n" + ".".join("a" * 50_000) + " = 1",
+                     "not usable TOML: nested too deeply", id="a-key-of-too-many-parts"),
+        pytest.param("a = 1" + "0" * 5_000, "a number in it has too many digits", id="a-number-without-end"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_as_a_whole(text: str, said: str) -> None:

@@ -65,8 +65,8 @@ def no_room(path: Path) -> str:
     if free >= LEAST_ROOM or not os.access(folder, os.W_OK):
         return ""
     return (
-        f"only {free / 1e6:.1f} MB free in {folder}: too little for the store, so what happened lately may be "
-        "missing. Make room: it is then read from the logs, as long as they are there"
+        f"only {free / 1e6:.1f} MB free in {folder}: too little for the store, so what happened lately may "
+        "be missing. Make room: it is then read from the logs, as long as they are there"
     )
 
 
