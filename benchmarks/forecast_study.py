@@ -423,6 +423,22 @@ their own, with the same costs in all, they make a range that is too sure of its
 % instead of 82.4, at three quarters done 75 instead of 81. So "a stop every ... h" in the forecast is rarer
 than the ledger's time between interruptions where launches fail often.
 
+`tracker forecast` says how many such launches there are, beside the rate of stops. Where the last three or
+more ended without a step more than before, it says so next to the finish: nothing in the model knows when
+such a loop ends, so it believes that the next launch goes on.
+
+## What the target is
+
+The forecast's target is the plan's: `plan.tokens` (or the listed stages), and `plan.later_stages` on top of
+it. A run that has all its planned tokens is through once it has the later stages too, and the words say until
+when those are expected. Without any, set `plan.later_stages = 0`. A run that says it is done is done; what
+was expected on top is named then.
+
+Before the first step the plan's own rate counts, of the stage that comes first (its `mfu`, its sequence
+length). One reading is not yet a rate, as its pace may be the start-up's: the middle stays the plan's. Where
+that reading is a factor of 1.5 or more away from the planned rate, it is told, and the range reaches what it
+would come to.
+
 ## Real runs
 
 {real}
@@ -433,7 +449,8 @@ than the ledger's time between interruptions where launches fail often.
 and the choice make, and its third stop costs the same on both sides but for what the choice changes. So the
 spread of the change is the choice's own. On the run of `tracker demo`, 1,100 GPUs instead of 1,024 are done
 0.50 days earlier (P10 0.58, P90 0.43 earlier); while counts of stops were drawn apart, it said from 1.32 days
-earlier to 0.28 later.
+earlier to 0.28 later. The change is the median of the differences, play by play: the two medians need not
+differ by just that.
 
 ## What it costs
 

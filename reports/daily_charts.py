@@ -31,7 +31,7 @@ def finish_figure(daily: Daily, when: Dates) -> Figure | None:
     told = [f for f in told if f.basis == "measured"]
     if len(told) < 3:
         return None
-    plan = daily.plan.finish_us if daily.plan is not None else None
+    plan = daily.plan.finish_us if daily.plan is not None and not daily.ended_short else None
     exact = _middle(now) if now is not None and now.basis == "exact" else None
     low, high = _reach(told, [at for at in (plan, exact) if at is not None])
     last = told[-1]
@@ -42,8 +42,9 @@ def finish_figure(daily: Daily, when: Dates) -> Figure | None:
     if plan is not None:
         rules.append(Rule(at=float(plan), across="y", role="plan", label=f"plan {when.short_day(plan)}"))
     if exact is not None:
+        ended = "ended" if daily.ended_short else "finished"
         rules.append(
-            Rule(at=exact, across="y", role="good", label=f"finished {when.short_day(exact)}", dashed=False)
+            Rule(at=exact, across="y", role="good", label=f"{ended} {when.short_day(exact)}", dashed=False)
         )
     panel = Panel(
         x=time_axis(x_low, x_high, when, title="forecast made on", most=5),
@@ -120,30 +121,32 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
     if len(points) < 3:
         return None
     target = plan.target_tokens if plan is not None else None
+    aim = plan.all_tokens if plan is not None else None
     start = float(daily.series.points[0].from_us)
     done = points[-1][1]
     ends = [points[-1][0], float(s.as_of_us) if s.state != "finished" else points[-1][0]]
     lines, bands, marks, rules, words = [], [], [], [], []
-    if plan is not None and plan.start_us is not None and plan.finish_us is not None and target:
-        line = ((float(plan.start_us), 0.0), (float(plan.finish_us), target))
+    if plan is not None and plan.line:
+        line = tuple((float(at), due) for at, due in plan.line)
         lines.append(Line(points=line, role="plan", dashed=True))
-        start, ends = min(start, float(plan.start_us)), [*ends, float(plan.finish_us)]
+        start, ends = min(start, line[0][0]), [*ends, line[-1][0]]
     q = f.finish_us if f is not None and f.basis in ("measured", "plan") else None
-    if q is not None and q.p10 is not None and q.p50 is not None and q.p90 is not None and target:
+    if q is not None and q.p10 is not None and q.p50 is not None and q.p90 is not None and aim:
         now = float(s.as_of_us)
-        bands.append(Band(points=_fan(now, done, target, q.p10, q.p90), role="forecast", label="80 %"))
-        lines.append(Line(points=((now, done), (q.p50, target)), role="forecast", dashed=True))
-        marks.append(Mark(x=q.p50, y=target, role="forecast", label=when.short_day(q.p50)))
+        bands.append(Band(points=_fan(now, done, aim, q.p10, q.p90), role="forecast", label="80 %"))
+        lines.append(Line(points=((now, done), (q.p50, aim)), role="forecast", dashed=True))
+        marks.append(Mark(x=q.p50, y=aim, role="forecast", label=when.short_day(q.p50)))
         ends.append(q.p90)
     if target:
         rules.append(Rule(at=target, across="y", role="muted", label=f"target {short(target)}"))
     lines.append(Line(points=tuple(points), role="run"))
     marks.append(Mark(x=points[-1][0], y=done, role="run", label=short(done)))
-    top = max([done, *([target] if target else [])])
+    top = max([done, *([aim] if aim else [])])
     if lines[0].role == "plan":
         wide = max(ends) - start
         above = daily.pace in ("behind", "far behind", "on plan")
-        words.append(_on_plan(lines[0].points, above=above and _room_left(lines[0].points, start, wide)))
+        whole = (lines[0].points[0], lines[0].points[-1])
+        words.append(_on_plan(whole, above=above and _room_left(whole, start, wide)))
     panel = Panel(
         x=time_axis(start, max(ends), when, most=5),
         y=from_zero(top, short),
@@ -156,7 +159,9 @@ def tokens_figure(daily: Daily, when: Dates) -> Figure | None:
         grid="both",
     )
     said = ["Tokens in the model"]
-    said += ["dashed: the plan's straight line"] if words else []
+    said += (
+        ["dashed: the plan's way" + (", its later stages with it" if aim != target else "")] if words else []
+    )
     said += ["shaded: 80 % of outcomes on the way to the target"] if bands else []
     alt = f"Tokens in the model: {scaled(done)} on {when.time(points[-1][0])}"
     if plan is not None and plan.tokens_due is not None:

@@ -7,15 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.daily_verdict import young
-from reports.daily_words import Dates, apart, every, length, money, points, short, signed, whole_per_cent
+from reports.daily_verdict import limits, young
+from reports.daily_words import (
+    Dates,
+    apart,
+    every,
+    later_stages,
+    length,
+    money,
+    moved,
+    points,
+    short,
+    signed,
+    whole_per_cent,
+)
 from reports.numbers import UNKNOWN, count, hours, per_cent, scaled
 from reports.page import Block, KeyFigure, KeyFigures, Paragraph, Tone
 from reports.tables import Table
-from tracker.core.daily import DAY_US, Compared, Daily
+from tracker.core.daily import DAY_US, Compared, Daily, PlanSide
 from tracker.core.forecast.value import Part, Quantiles
 
 _MOVED_DAYS = 0.05
+_MOVED_RATIO = 0.005
 _POOR = 0.5
 
 
@@ -43,19 +56,23 @@ def _finish(daily: Daily, when: Dates) -> KeyFigure | None:
     compared = daily.figures.finish_us
     tone: Tone = "plain"
     plan = ""
-    if compared.against_plan is not None:
+    if compared.against_plan is not None and not daily.ended_short:
         if not young(daily):
             tone = {"behind": "warning", "far behind": "problem"}.get(daily.pace, "plain")  # type: ignore[assignment]
         late = compared.against_plan / DAY_US
         side = "after" if late > 0 else "before"
-        plan = f"{length(late)} {side} the plan’s {when.short_day(compared.plan)}"
+        these = _these(daily)
+        plan = f"{length(late)} {side} the plan’s {when.short_day(compared.plan)}{these}"
         if daily.pace == "on plan":
-            plan = f"on plan ({when.short_day(compared.plan)})"
+            plan = f"on plan ({when.short_day(compared.plan)}{these})"
     change = ""
     if compared.since is not None and f.basis != "exact":
-        change = _moved(compared.since)
+        change = _moved(daily, compared.since)
     if f.basis == "exact":
-        name, convention = "Finished", f"at {when.at(q.p50):%H:%M} {when.zone_name}"
+        name, convention = (
+            "Ended" if daily.ended_short else "Finished",
+            f"at {when.at(q.p50):%H:%M} {when.zone_name}",
+        )
     else:
         name = "Finish, first guess" if young(daily) else "Finish, median"
         convention = f"80 %: {when.span(q.p10, q.p90)}"
@@ -66,9 +83,19 @@ def _finish(daily: Daily, when: Dates) -> KeyFigure | None:
     )
 
 
-def _moved(since_us: float) -> str:
+def _these(daily: Daily) -> str:
+    return " for these tokens" if daily.for_these_tokens else ""
+
+
+def _still(daily: Daily, days: float) -> bool:
+    """Return whether a move is too small to tell, for a run of this length."""
+    whole = daily.length_days
+    return abs(days) < (_MOVED_DAYS if whole is None else min(_MOVED_DAYS, _MOVED_RATIO * whole))
+
+
+def _moved(daily: Daily, since_us: float) -> str:
     days = since_us / DAY_US
-    if abs(days) < _MOVED_DAYS:
+    if _still(daily, days):
         return "unmoved since a day ago"
     return f"{length(days)} {'later' if days > 0 else 'earlier'} than a day ago"
 
@@ -77,8 +104,9 @@ def _tokens(daily: Daily) -> KeyFigure | None:
     tokens = daily.figures.tokens
     if tokens.now is None:
         return None
-    target = daily.plan.target_tokens if daily.plan is not None else None
-    share = Compared(now=tokens.now, plan=target).ratio_to_plan
+    side = daily.plan or PlanSide()
+    target, share = side.target_tokens, daily.done_ratio
+    later = later_stages(side.later_ratio, assumed="later_stages" in side.assumed)
     plan = ""
     if tokens.ratio_to_plan is not None and daily.snapshot.state != "finished":
         plan = f"{apart(tokens.ratio_to_plan, 'more than', 'less than')} due by now"
@@ -90,7 +118,7 @@ def _tokens(daily: Daily) -> KeyFigure | None:
         if tokens.since is not None and tokens.since >= 0
         else (f"−{scaled(-tokens.since)} in a day" if tokens.since is not None else ""),
         plan=plan,
-        convention=f"{per_cent(share)} of {short(target)}" if target else "",
+        convention=f"{per_cent(share)} of {short(target)}{later}" if target else "",
     )
 
 
@@ -126,9 +154,13 @@ def _mfu(daily: Daily) -> KeyFigure | None:
         name="MFU",
         value=per_cent(compared.now),
         change=f"{points(compared.since)} in a day" if compared.since is not None else "",
-        plan=f"planned {per_cent(compared.plan)}" if compared.plan is not None else "",
+        plan=f"planned {per_cent(compared.plan)}{_stages_so_far(daily)}" if compared.plan is not None else "",
         convention=f"{m.flop_method} over {peak} TFLOP/s {m.reference_precision}",
     )
+
+
+def _stages_so_far(daily: Daily) -> str:
+    return " for the stages so far" if daily.plan is not None and daily.plan.is_staged else ""
 
 
 def _per_trillion(daily: Daily) -> KeyFigure | None:
@@ -175,7 +207,7 @@ def _at_finish(daily: Daily, used: float, whole: Compared) -> str:
         return f"{told}, a first guess"
     if whole.ratio_to_plan is None:
         return told
-    against = f"{apart(whole.ratio_to_plan)} the plan’s {scaled(whole.plan)}"
+    against = f"{apart(whole.ratio_to_plan)} the plan’s {scaled(whole.plan)}{_these(daily)}"
     return f"{told}, {against}" if told else against
 
 
@@ -217,6 +249,11 @@ def finish_blocks(daily: Daily, when: Dates) -> list[Block]:
     if f.basis == "none":
         return [Paragraph(text=f"No finish is forecast: {'; '.join(f.reasons)}.")]
     found: list[Block] = []
+    told = limits(daily, when)
+    if told:
+        text = ", ".join(what for _, what in told)
+        tone: Tone = "plain" if all(kept for kept, _ in told) else "warning"
+        found.append(Paragraph(text=text[:1].upper() + text[1:] + ".", tone=tone))
     for text, tone in _sentences(daily, when):
         found.append(Paragraph(text=text, tone=tone))
     if f.basis != "exact":
@@ -241,15 +278,24 @@ def _sentences(daily: Daily, when: Dates) -> list[tuple[str, Tone]]:
             top = f.drivers[0]
             text += f" {whole_per_cent(top.share_ratio)} of that range comes from {_DRIVERS[top.name]}."
         found.append((text, "plain"))
+    if f.warning:
+        found.append((f.warning, "warning"))
     far = daily.pace == "far behind" and not young(daily)
-    if far and f.days_behind_plan is not None and daily.plan is not None:
+    if far and daily.late_days is not None and daily.plan is not None:
         found.append((
-            f"It is more than a tenth of its planned length behind: {length(f.days_behind_plan)} after "
+            f"It is more than a tenth of its planned length behind: {length(daily.late_days)} after "
             f"{when.day(daily.plan.finish_us)}.",
             "problem",
         ))
     if f.move is not None and daily.before is not None:
         found.append((_why_moved(daily), "plain"))
+    if daily.shorter_target is not None and daily.plan is not None:
+        found.append((
+            f"The log ends the run at {scaled(daily.shorter_target)} tokens, "
+            f"{whole_per_cent(daily.shorter_ratio)} of the plan’s {scaled(daily.plan.target_tokens)}: what "
+            "is forecast here is the plan’s target.",
+            "warning",
+        ))
     chances = _chances(daily, when)
     if chances:
         poor = any(ratio < _POOR for ratio, _ in chances)
@@ -265,10 +311,13 @@ def _chances(daily: Daily, when: Dates) -> list[tuple[float, str]]:
         return []
     found = []
     if f.by_deadline_ratio is not None and plan.deadline is not None:
-        found.append((f.by_deadline_ratio, f"to be done by the deadline, {when.of(plan.deadline)}"))
+        found.append((
+            f.by_deadline_ratio,
+            f"to be done by the deadline, {when.time(when.us(plan.deadline))}",
+        ))
     end_us = settings.reservation.end_us
     if f.by_reservation_end_ratio is not None and end_us is not None:
-        what = f"to be done before the reservation ends, {when.day(end_us)}"
+        what = f"to be done before the reservation ends, {when.time(end_us)}"
         found.append((f.by_reservation_end_ratio, what))
     if f.within_budget_ratio is not None and plan.budget is not None:
         found.append((f.within_budget_ratio, f"to stay within {money(plan.budget, plan.currency)}"))
@@ -299,19 +348,29 @@ def _why_moved(daily: Daily) -> str:
     assert f is not None
     assert f.move is not None
     days = f.move.us / DAY_US
-    if abs(days) < _MOVED_DAYS:
+    if _still(daily, days):
         return "The median has not moved in the last day."
     side = "later" if days > 0 else "earlier"
     text = f"In the last day the median moved {length(days)} {side}"
-    told = _parts(f.move.parts, places=2 if abs(days) < 10 else 1)
-    return f"{text} (days: {told})." if told else f"{text}."
+    unit, unit_us, places = next(row for row in _UNITS if abs(f.move.us) >= row[0])[1:]
+    if abs(days) >= 10:
+        places = 1
+    told = _parts(f.move.parts, places=places, unit_us=unit_us)
+    return f"{text} ({unit}: {told})." if told else f"{text}."
 
 
-def _parts(parts: Sequence[Part], places: int) -> str:
+_UNITS = (
+    (0.97 * DAY_US, "days", DAY_US, 2),
+    (DAY_US / 24, "hours", DAY_US // 24, 1),
+    (0.0, "minutes", DAY_US // 1440, 0),
+)
+
+
+def _parts(parts: Sequence[Part], places: int, unit_us: int = DAY_US) -> str:
     """Return the parts of a move, the largest first, rounded so that they sum to the rounded move."""
     told, so_far, reached = [], 0.0, 0.0
     for part in sorted(parts, key=lambda p: -abs(p.us)):
-        so_far += part.us / DAY_US
+        so_far += part.us / unit_us
         own = round(so_far, places) - reached
         reached = round(so_far, places)
         if round(abs(own), places):
@@ -331,16 +390,12 @@ def _range_table(daily: Daily, when: Dates) -> Table:
     rows = []
     finish = f.finish_us
     if finish is not None:
-        moved = figures.finish_us.since
+        since = figures.finish_us.since
         rows.append((
             f"finish ({when.zone_name})",
-            *(when.time(v) for v in (finish.p10, finish.p50, finish.p90)),
+            *(when.time(v) for v in (finish.p50, finish.p10, finish.p90)),
             when.time(figures.finish_us.plan) if figures.finish_us.plan is not None else UNKNOWN,
-            UNKNOWN
-            if moved is None
-            else "±0 days"
-            if abs(moved) < _MOVED_DAYS * DAY_US
-            else signed(f"{abs(moved) / DAY_US:.1f}", moved) + " days",
+            UNKNOWN if since is None else "±0" if _still(daily, since / DAY_US) else moved(since / DAY_US),
         ))
     for name, q, compared in (
         ("GPU-hours", f.gpu_hours, figures.gpu_hours),
@@ -351,13 +406,13 @@ def _range_table(daily: Daily, when: Dates) -> Table:
             rows.append((name, *_quantiles(q), _amount(compared.plan), _change(compared)))
     return Table(
         title="At the finish, whole run",
-        headings=("", ">P10", ">P50", ">P90", ">plan", ">moved in a day"),
+        headings=("", ">P50", ">P10", ">P90", ">plan", ">moved in a day"),
         rows=rows,
     )
 
 
 def _quantiles(q: Quantiles) -> tuple[str, str, str]:
-    return _amount(q.p10), _amount(q.p50), _amount(q.p90)
+    return _amount(q.p50), _amount(q.p10), _amount(q.p90)
 
 
 def _amount(value: float | None) -> str:

@@ -36,6 +36,7 @@ _COSTLY: Final = 4
 _CAUSES: Final = 6
 _CHANGES: Final = 6
 _EVIDENCE: Final = 70
+_TOLD: Final = 0.001
 
 
 # -- ledger -----------------------------------------------------------------------------------------
@@ -78,6 +79,16 @@ def ledger_blocks(daily: Daily, when: Dates) -> list[Block]:
         foot += [_hours(day["allocated"]), _share(day["allocated"], day["allocated"])]
     foot += [_hours(whole["allocated"]), "100.0 %", ""]
     notes = []
+    restated = daily.day.restated_us if daily.day is not None else {}
+    told_of = [us for name, us in restated.items() if us < 0 and name != "pending"]  # pending always settles
+    if day is not None and any(-us >= _TOLD * day["allocated"] for us in told_of):
+        told = ", ".join(
+            f"{signed(hours(abs(us) / 3.6e9), us)} {BUCKET_WORDS[name]}" for name, us in restated.items()
+        )
+        notes.append(
+            f"Besides, a line of this day told what time before it was: {told}. That is in the whole run, "
+            "and in no row of the last day."
+        )
     if day is not None and any(day[n] < 0 for n in BUCKETS):
         notes.append(
             "Below zero: time that was counted so a day ago and is not any more. Work of earlier days that a "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reports.daily_words import Dates, a_cause, apart, cause, length, many, number, whole_per_cent
+from reports.daily_words import Dates, a_cause, apart, cause, length, many, money, number, whole_per_cent
 from reports.numbers import hours
 from reports.page import Tone, shortened
 from tracker.core.daily import Compared, Daily, Period, StopGroup
@@ -22,8 +22,11 @@ def verdict(daily: Daily, when: Dates) -> tuple[str, Tone]:
     if s.state == "waiting":
         return _joined(["No attempt was seen yet", _finish(daily, when)]), "plain"
     if s.state == "finished":
+        missed = [what for kept, what in limits(daily, when) if not kept]
         tone: Tone = {"far behind": "problem", "behind": "warning", "": "plain"}.get(daily.pace, "good")  # type: ignore[assignment]
-        return _joined([_finish(daily, when), _spent(daily), _overall(daily)]), tone
+        if daily.ended_short or (missed and tone != "problem"):
+            tone = "warning"
+        return _joined([_finish(daily, when), _spent(daily), *missed, _overall(daily)]), tone
     lead, tone = _lead(daily, when)
     return _joined([lead, _finish(daily, when), _goodput(daily), _slower(daily, when)]), tone
 
@@ -54,6 +57,8 @@ def _lead(daily: Daily, when: Dates) -> tuple[str, Tone]:
 
 
 def _tone(daily: Daily) -> Tone:
+    if daily.forecast is not None and daily.forecast.warning:
+        return "warning"
     if young(daily):
         return "plain"
     if daily.pace in ("behind", "far behind"):
@@ -78,6 +83,8 @@ def _finish(daily: Daily, when: Dates) -> str:
     middle = f.finish_us.p50
     if middle is None:
         return "the finish is more than 20 years away at this pace"
+    if daily.ended_short and f.basis == "exact":
+        return f"ended on {when.day(middle)} at {whole_per_cent(daily.done_ratio)} of its target"
     if f.basis == "exact":
         verb = "finished on" if s.state == "finished" else "reached its target on"
         return f"{verb} {when.day(middle)}{_late(daily)}"
@@ -99,8 +106,7 @@ def young(daily: Daily) -> bool:
 
 
 def _late(daily: Daily) -> str:
-    f = daily.forecast
-    late = f.days_behind_plan if f is not None else None
+    late = daily.late_days
     if late is None or not daily.pace:
         return ""
     if daily.pace == "on plan":
@@ -189,5 +195,30 @@ def _spent(daily: Daily) -> str:
     text = f"{hours(allocated)} GPU-hours"
     planned = Compared(now=allocated, plan=daily.plan.gpu_hours if daily.plan is not None else None)
     if planned.ratio_to_plan is not None:
-        text += f", {apart(planned.ratio_to_plan, 'more than', 'fewer than')} planned"
+        these = " for these tokens" if daily.for_these_tokens else ""
+        text += f", {apart(planned.ratio_to_plan, 'more than', 'fewer than')} planned{these}"
+        text = text.replace("equal to planned", "as planned")
     return text
+
+
+def limits(daily: Daily, when: Dates) -> list[tuple[bool, str]]:
+    """Return whether a run that is done kept its deadline, its reservation and its budget, and in words."""
+    f, settings = daily.forecast, daily.snapshot.settings
+    plan = settings.plan if settings is not None else None
+    if f is None or f.basis != "exact" or settings is None or plan is None:
+        return []
+    found = []
+    for ratio, limit_us, name in (
+        (f.by_deadline_ratio, when.us(plan.deadline), "the deadline"),
+        (f.by_reservation_end_ratio, settings.reservation.end_us, "the end of the reservation"),
+    ):
+        if ratio is not None and limit_us is not None and not daily.ended_short:
+            side = "before" if ratio else "after"
+            found.append((bool(ratio), f"done {side} {name}, {when.time(limit_us)}"))
+    if f.within_budget_ratio is not None and plan.budget is not None:
+        side = "within" if f.within_budget_ratio else "over"
+        found.append((
+            bool(f.within_budget_ratio),
+            f"{side} the budget of {money(plan.budget, plan.currency)}",
+        ))
+    return found

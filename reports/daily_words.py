@@ -47,6 +47,9 @@ CAUSES: Final[Mapping[str, tuple[str, str]]] = {
 """One and several of each cause, as a person says it."""
 
 
+_UNITS: Final = {"day": "days", "hour": "h", "minute": "min"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dates:
     """Writes moments in one zone."""
@@ -78,9 +81,9 @@ class Dates:
         """Return "14 Mar 09:20"."""
         return self.short_day(at_us) + ("" if at_us is None else f" {self.at(at_us):%H:%M}")
 
-    def of(self, moment: dt.datetime) -> str:
-        """Return the day of an aware moment."""
-        return self.day((moment - _EPOCH) / dt.timedelta(microseconds=1))
+    def us(self, moment: dt.datetime | None) -> float | None:
+        """Return an aware moment as the core counts it."""
+        return None if moment is None else (moment - _EPOCH) / dt.timedelta(microseconds=1)
 
     def span(self, low_us: float | None, high_us: float | None) -> str:
         """Return "12 Mar to 18 Mar", with times where both are of one day."""
@@ -144,18 +147,42 @@ def a_cause(name: str) -> str:
 def length(days: float) -> str:
     """Return a length of time as people say it.
 
-    >>> length(4.2), length(1.3), length(0.4), length(0.01), length(45.0)
-    ('four days', '1.3 days', 'ten hours', '14 minutes', '45 days')
+    >>> length(4.2), length(3.0), length(0.4), length(0.01), length(45.3)
+    ('4.2 days', 'three days', '9.6 hours', '14 minutes', '45 days')
     """
-    size = abs(days)
-    if size >= 2.75:
-        return many(round(size), "day", "days")
-    if size >= 0.97:
-        text = f"{size:.1f}"
-        return many(round(size), "day", "days") if text.endswith(".0") else f"{text} days"
-    if size >= 1 / 24:
-        return many(round(size * 24), "hour", "hours")
-    return many(max(1, round(size * 1440)), "minute", "minutes")
+    value, unit = _in_unit(abs(days))
+    text = f"{value:.1f}"
+    if unit == "minute" or value >= 9.95 or text.endswith(".0"):
+        return many(max(1, round(value)), unit, f"{unit}s")
+    return f"{text} {unit}s"
+
+
+def _in_unit(days: float) -> tuple[float, str]:
+    if days >= 0.97:
+        return days, "day"
+    return (days * 24, "hour") if days >= 1 / 24 else (days * 1440, "minute")
+
+
+def moved(days: float) -> str:
+    """Return a move in a table, in the unit and with the decimals of `length`.
+
+    >>> moved(-3.53), moved(0.03), moved(-0.2), moved(12.4)
+    ('−3.5 days', '+43 min', '−4.8 h', '+12 days')
+    """
+    value, unit = _in_unit(abs(days))
+    text = f"{value:.0f}" if unit == "minute" or value >= 9.95 else f"{value:.1f}"
+    return f"{signed(text, days)} {_UNITS[unit]}"
+
+
+def later_stages(ratio: float, *, assumed: bool) -> str:
+    """Return what comes on top of the target, to stand behind it; empty where nothing does.
+
+    >>> later_stages(0.08, assumed=True), later_stages(0.0, assumed=False)
+    (', and 8 % later stages, assumed', '')
+    """
+    if not ratio:
+        return ""
+    return f", and {ratio * 100:.3g} % later stages{', assumed' if assumed else ''}"
 
 
 def whole_per_cent(ratio: float | None) -> str:

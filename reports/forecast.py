@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from reports.numbers import UNKNOWN, hours, moment, per_cent, scaled
 from reports.tables import Table
 from tracker.core.forecast.value import Forecast, Quantiles
+from tracker.core.forecast.words import called
 
 if TYPE_CHECKING:  # a forecast alone loads neither replay nor history
     from tracker.core.forecast.backtest import Replay
@@ -46,7 +47,8 @@ def forecast_pairs(snapshot: Snapshot, forecast: Forecast) -> list[Pair]:
     if forecast.inputs is not None:
         pairs.append(("counts on", _inputs(forecast)))
     if forecast.drivers:
-        told = ", ".join(f"{d.name} {d.share_ratio:.0%}" for d in forecast.drivers)
+        shares = [(d.name, f"{d.share_ratio:.0%}") for d in forecast.drivers]
+        told = ", ".join(f"{name} {share}" for name, share in shares if share != "0%")
         pairs.append(("range from", told))
     if forecast.lines_us:
         told = "\n".join(f"{moment(at)}  {_LINES[name]}" for name, at in forecast.lines_us.items())
@@ -55,7 +57,7 @@ def forecast_pairs(snapshot: Snapshot, forecast: Forecast) -> list[Pair]:
     if forecast.move is not None:
         parts = [p for p in forecast.move.parts if abs(p.us) >= 0.005 * _DAY_US]
         if parts:
-            told = "\n".join(f"{p.us / _DAY_US:+8.2f} days  {p.name}: {p.why}" for p in parts)
+            told = "\n".join(f"{p.us / _DAY_US:+8.2f} days  {called(p)}: {p.why}" for p in parts)
             pairs.append(("moved by", told))
     if forecast.assumptions:
         pairs.append(("believed", "\n".join(forecast.assumptions)))
@@ -111,20 +113,32 @@ def what_if_table(
     rows = [
         ("finish", _finish(now.finish_us), _finish(then.finish_us), _change(change.get("days"), " days")),
         ("GPU-hours", _span(now.gpu_hours), _span(then.gpu_hours), _change(change.get("gpu_hours"), " h")),
-        ("cost", _span(now.cost), _span(then.cost), ""),
-        ("energy", _span(now.energy_mwh), _span(then.energy_mwh), ""),
+        ("cost", _span(now.cost), _span(then.cost), _change(change.get("cost"), f" {now.currency}")),
+        ("energy", _span(now.energy_mwh), _span(then.energy_mwh), _change(change.get("energy_mwh"), " MWh")),
     ]
     return Table(
         title="What if " + ", ".join(f"{k} = {v}" for k, v in asked.items()),
         headings=("", "as it is", "what if", "change (P10, P90)"),
         rows=rows,
+        notes=(
+            "Both sides are played with the same luck. A change is the median of the differences, play by "
+            "play: the two medians beside it need not differ by just that.",
+        ),
     )
 
 
 def _change(q: Quantiles | None, unit: str) -> str:
     if q is None or q.p50 is None or q.p10 is None or q.p90 is None:
         return UNKNOWN
-    return f"{q.p50:+,.2f}{unit} ({q.p10:+,.2f}, {q.p90:+,.2f})"
+    middle, low, high = (_signed(v, days=unit == " days") for v in (q.p50, q.p10, q.p90))
+    return f"{middle}{unit} ({low}, {high})"
+
+
+def _signed(value: float, *, days: bool) -> str:
+    if days:
+        return f"{value:+,.2f}"
+    text = hours(abs(value))
+    return text if text.strip("0.") == "" else f"{'-' if value < 0 else '+'}{text}"
 
 
 def history_table(history: History, whole: int) -> Table:
@@ -136,7 +150,7 @@ def history_table(history: History, whole: int) -> Table:
         q = f.finish_us or Quantiles(p10=None, p50=None, p90=None)
         cells = [moment(round(v)) if v is not None else UNKNOWN for v in (q.p10, q.p50, q.p90)]
         move, most = kept.move, kept.most
-        why = "" if most is None else f"{most.name} {most.us / _DAY_US:+.2f}"
+        why = "" if most is None else f"{called(most)} {most.us / _DAY_US:+.2f}"
         row = (moment(f.as_of_us), *cells, "" if move is None else f"{move.us / _DAY_US:+.2f}", why)
         rows.append(row if truth is None else (*row, *_judgement(kept)))
     title = f"{whole:,} forecasts that were kept"
@@ -181,7 +195,8 @@ def backtest_table(replay: Replay) -> Table:
             "yes" if inside else "no",
             *(_miss(f.lines_us.get(name), truth) for name in _LINES),
         ))
-    what = "the finish" if replay.finished else f"{scaled(replay.target_tokens)} tokens, what it has by now"
+    what = "the finish of its planned " if replay.finished else ""
+    what += f"{scaled(replay.target_tokens)} tokens{'' if replay.finished else ', what it has by now'}"
     return Table(
         title=f"Replayed against {what}, reached {moment(truth)}. Days early (-) or late (+)",
         headings=("as of", ">done", ">P10", ">P50", ">P90", "in range", *(f">{n}" for n in _LINES.values())),

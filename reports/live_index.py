@@ -14,6 +14,7 @@ from reports.daily_words import Dates, dates, length
 from reports.html_blocks import sign, text
 from reports.html_document import header, live_document, pill
 from reports.numbers import UNKNOWN, hours, per_cent
+from tracker.core.run_standing import ended_short, late_days
 from tracker.core.snapshot import Snapshot
 
 EVERY_S: Final = 10
@@ -76,7 +77,7 @@ def _order(row: IndexRow) -> tuple[int, float, str]:
 
 
 def _late(snapshot: Snapshot) -> float:
-    late = snapshot.forecast.days_behind_plan if snapshot.forecast is not None else None
+    late = late_days(snapshot)
     return late if late is not None else 0.0
 
 
@@ -115,7 +116,9 @@ def _finish(snapshot: Snapshot, when: Dates) -> str:
 
 
 def _beside_plan(snapshot: Snapshot) -> str:
-    late = snapshot.forecast.days_behind_plan if snapshot.forecast is not None else None
+    late = late_days(snapshot)
+    if ended_short(snapshot):
+        return f"{sign('warning')}ended before its target"
     if late is None:
         return UNKNOWN
     said = f"{length(late)} {'late' if late > 0 else 'early'}"

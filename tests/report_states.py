@@ -93,6 +93,13 @@ STATES: Final = (
         tokens=24_000 * 10_240 * 8192.0,
     ),
     State(
+        name="ended-short",
+        run=_demo(total_steps=6_000, horizon_s=1.5 * DAY_S, acts=(), mtbf_h=9.0),
+        as_of_s=1.4 * DAY_S,
+        tokens=2e12,
+        edits={"mfu = 0.42": "mfu = 0.42\nbudget = 20_000"},
+    ),
+    State(
         name="no-plan",
         run=_demo(horizon_s=2.2 * DAY_S, acts=(), mtbf_h=8.0),
         as_of_s=2.2 * DAY_S,

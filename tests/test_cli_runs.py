@@ -17,6 +17,7 @@ from tests.test_sidecar import CONFIG, line, write
 from tracker import doctor
 from tracker.cli import root
 from tracker.core.ledger import BUCKETS
+from tracker.store import filesystem
 
 DEMO = Path(__file__).parents[1] / "tracker" / "demo"
 SACCT = (
@@ -246,6 +247,23 @@ def test_what_is_wrong_is_found(
     people = call("check")
     assert people.exit_code == 1
     assert "WRONG" in people.output
+
+
+def test_a_full_disk_is_wrong_and_named_by_status(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be stored: what status shows is old, and it says so."""
+    write(tmp_path / "train.log", range(1, 101))
+    call("ingest")
+    assert "MB free" not in call("status").stderr
+    monkeypatch.setattr(filesystem, "LEAST_ROOM", 1 << 62)
+    done = call("check", "--json")
+
+    assert done.exit_code == 1
+    assert [text for level, about, text in findings(done) if (level, about) == ("wrong", "store")
+            and f"MB free in {tmp_path}: too little for the store" in text]  # fmt: skip
+    assert f"MB free in {tmp_path}: too little for the store" in call("status").stderr
+    assert "MB free" not in call("status", "--as-of", "2026-01-05T08:00:00Z").stderr
 
 
 def test_a_copied_file_is_nothing_wrong(call: Callable[..., Result], tmp_path: Path) -> None:

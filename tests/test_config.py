@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -294,8 +295,10 @@ def test_a_key_outside_any_table_says_where_it_belongs() -> None:
                      id="hook-to-two"),
         pytest.param("[run\nname='r'", "not TOML: ", id="no-toml"),
         pytest.param(MINIMAL + "name = 'again'", "not TOML: ", id="a-key-twice"),
-        pytest.param("a = " + "[" * 5_000, "not usable TOML", id="nested-too-deep"),
-        pytest.param("a = 1" + "0" * 5_000, "not usable TOML", id="a-number-without-end"),
+        pytest.param("a = " + "[" * 100_000, "not usable TOML: nested too deeply", id="nested-too-deep"),
+        pytest.param(MINIMAL + "[[source]]\npath = 'x'\n" + ".".join("a" * 2_000) + " = 1",
+                     "not usable TOML: nested too deeply", id="a-key-of-too-many-parts"),
+        pytest.param("a = 1" + "0" * 5_000, "a number in it has too many digits", id="a-number-without-end"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_as_a_whole(text: str, said: str) -> None:
@@ -525,15 +528,20 @@ def test_mail_addresses(name: str, value: str) -> None:
 
 
 def test_files_that_are_no_config(tmp_path: Path) -> None:
-    """A folder, a missing file, binary, too large: one sentence each."""
+    """A folder, a missing file, a pipe that nobody writes to, binary, too large: one sentence each."""
     binary, large = tmp_path / "b.toml", tmp_path / "l.toml"
     binary.write_bytes(b"[run]\nname = '\xff'\n")
     large.write_bytes(b"#" * (1 << 20) + b"\n")
     bom = tmp_path / "bom.toml"
     bom.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
 
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+
     for path, words in (
         (tmp_path, "Is a directory"),
+        (pipe, "is a pipe, not a file"),
+        (Path("/dev/zero"), "is a device, not a file"),
         (tmp_path / "none.toml", "No such file"),
         (binary, r"not UTF-8 text \(line 2\)"),
         (large, "larger than"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -130,7 +131,35 @@ def test_since_is_before_the_forecast(stored: Path) -> None:
         made = tracker("forecast", *at, "--since", iso(since))
         assert made.returncode == 2
         assert f"--since {iso(since)}: expected a moment before {iso(5100)}" in made.stderr
-    assert "Since 2026-01-01 00:50 the middle moved" in tracker("forecast", *at, "--since", iso(3000)).stdout
+    assert "Since 2026-01-01 00:50 the middle" in tracker("forecast", *at, "--since", iso(3000)).stdout
+
+
+def test_a_since_before_the_run_began_is_told_not_compared(tmp_path: Path) -> None:
+    """Without a planned start nothing was to be said of it then: left out, and told where it is asked for."""
+    config = write(tmp_path, plan=PLAN.replace("start = 2026-01-01T00:00:00Z\n", ""))
+    app.ingest_once(app.load_config(config), final=True)
+    at = ("--config", str(config), "--as-of", iso(5100))
+    usual, asked_for = tracker("forecast", *at), tracker("forecast", *at, "--since", iso(-3000))
+
+    for made in (usual, asked_for):
+        assert made.returncode == 0
+        assert "the middle" not in made.stdout
+    assert usual.stderr == ""
+    assert f"nothing to compare with: at {iso(-3000)}" in asked_for.stderr
+    assert "the middle" in tracker("forecast", *at, "--since", iso(3000)).stdout
+
+
+def test_a_choice_changes_cost_and_energy_too(stored: Path) -> None:
+    """Each has its row of differences, with the decimals that it is worth, and what they are is said."""
+    made = tracker("forecast", "--config", str(stored), "--as-of", iso(5100), "--what-if", "mfu=0.5")
+    rows = {line.split()[0]: line for line in made.stdout.split("What if", 1)[1].splitlines() if line.strip()}
+
+    assert " USD (-" in rows["cost"]
+    assert " MWh (" in rows["energy"]
+    assert re.search(r"-\d+\.\d h \(-\d", rows["GPU-hours"])
+    assert "median of the differences" in made.stdout
+    wrong = tracker("forecast", "--config", str(stored), "--as-of", iso(5100), "--what-if", "mfu=2")
+    assert "expected a ratio from 0 to 1" in wrong.stderr
 
 
 def test_status_has_the_same_forecast(stored: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from reports.forecast import forecast_pairs
 from tests.core.story import Log, facts, row, us
 from tests.factories import ListFacts
-from tests.test_forecast import START, asked, failed_starts, settings, steady, told
+from tests.test_forecast import START, asked, failed_starts, rolled_back, settings, slowed, steady, told
 from tracker.core.errors import InvalidValue
 from tracker.core.forecast.change import Change
 from tracker.core.forecast.choices import KEYS, LIMITS, parse
@@ -426,3 +427,83 @@ def test_one_reading_near_the_plan_changes_nothing() -> None:
 
     assert got.forecast.basis == "plan"
     assert got.forecast.warning == ""
+
+
+# -- words ---------------------------------------------------------------------------------------------------
+
+
+def test_fewer_tokens_than_expected_are_told_as_that() -> None:
+    """The run that slowed: what came is less than what was expected, and that is later."""
+    made = asked(slowed(), 4500, since_s=2600).forecast
+    assert made.move is not None
+    part = next(p for p in made.move.parts if p.name == "progress")
+    came, expected = (
+        float(text.replace(",", "")) for text in re.findall(r"([\d,]+) (?:tokens came|were)", part.why)
+    )
+
+    assert part.us > 0
+    assert came < expected
+
+
+def test_steps_that_were_thrown_away_are_no_tokens_that_came() -> None:
+    """A rollback from 400 to 100."""
+    made = asked(rolled_back(), 4700, since_s=4200).forecast
+    assert made.move is not None
+    (part,) = [p for p in made.move.parts if p.name == "progress"]
+
+    assert "tokens were thrown away" in part.why
+
+
+@pytest.mark.parametrize("kind", ["running", "finished"])
+def test_a_run_on_plan_is_said_to_be_on_plan(kind: str) -> None:
+    """No "0.0 days behind", no "0% fewer", and nothing to catch up by +0%."""
+    log = Log().launch(resume=0).at(10).train(range(5, 501, 5), since=0)
+    if kind == "finished":
+        log.event(Kind.COMPLETED)
+    plan = dt.timedelta(seconds=10_060 if kind == "running" else 5010)
+    tokens = 1e6 if kind == "running" else 5e5
+    mfu = tokens * 6e9 / (8 * 989e12 * plan.total_seconds())
+    config = settings(mfu=mfu, goodput=1.0, attn_overhead=0.0, tokens=tokens)
+    made = told(facts(log), log.now, config)
+    text = " ".join(made.sentences)
+
+    assert made.days_behind_plan == pytest.approx(0, abs=40 / 86_400)
+    assert "On plan" in text
+    assert "0.0 days" not in text.replace("after 0.0 days", "")
+    assert " 0%" not in text
+    assert "catch up, +0%" not in text
+
+
+def test_a_run_that_ended_short_of_its_target_did_not_finish_early() -> None:
+    """Half of the tokens: no finish is set beside the plan's."""
+    log = Log().launch(resume=0).at(10).train(range(5, 501, 5), since=0)
+    log.event(Kind.COMPLETED)
+    made = told(facts(log), log.now, settings(tokens=1e6))
+
+    assert made.sentences[0].endswith("at 50% of its target.")
+    assert made.sentences[0].startswith("Ended on")
+    assert made.days_behind_plan is None
+    assert "plan, which" not in " ".join(made.sentences)
+
+
+def test_a_finished_run_is_set_beside_the_plan_for_its_tokens() -> None:
+    """Later stages that were not trained here do not make it early: an hour late is an hour late."""
+    log = Log().launch(resume=0).at(10).train(range(5, 501, 5), since=0)
+    log.event(Kind.COMPLETED)
+    mfu = 5e5 * 6e9 / (8 * 989e12 * (5010 - 3600))
+    config = settings(mfu=mfu, goodput=1.0, attn_overhead=0.0, tokens=5e5, later_stages=0.5)
+    made = told(facts(log), log.now, config)
+
+    assert made.days_behind_plan == pytest.approx(1 / 24, abs=40 / 86_400)
+    assert any(
+        text.startswith("1.0 hours after the plan, which has these tokens by") for text in made.sentences
+    )
+
+
+def test_a_range_within_a_minute_is_said_as_that() -> None:
+    """Never "between 03:49 and 03:49"."""
+    made = told(facts(steady()), 5100, settings(tokens=5.005e5))
+
+    assert made.finish_us is not None
+    assert made.sentences[0].startswith("Expected to be done at")
+    assert "within that minute" in made.sentences[0]

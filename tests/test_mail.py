@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiosmtpd.smtp import AuthResult
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mail_server import PASSWORD, USER, Box, Certificates, certificates, mail_server, silent_server
 from tracker.config import Mail
+from tracker.masking import Masked
 from tracker.post.message import (
     SUBJECT_CHARS,
     Documents,
@@ -368,6 +370,44 @@ def test_a_wrong_password_is_told_without_the_password(box: Box, certs: Certific
     assert box.mails == []
 
 
+@pytest.mark.parametrize(
+    "echo",
+    [
+        pytest.param("hunter2 is wrong", id="in clear"),
+        pytest.param("no such HUNTER2", id="in capitals"),
+        pytest.param("no aHVudGVyMg==", id="as base64"),
+        pytest.param("no AHRyYWNrZXIAaHVudGVyMg==", id="as base64 with the user"),
+        pytest.param("no dHJhY2tlcjpodW50ZXIy", id="as base64 behind other words"),
+        pytest.param("x" * 250 + " hunter2", id="beyond what is told"),
+        pytest.param("no such hunte", id="cut off"),
+    ],
+)
+def test_a_server_that_repeats_the_password_is_told_without_it(echo: str, tmp_path: Path) -> None:
+    """In no form that it may take, and in no answer of the conversation."""
+    held = tmp_path / "held"
+    held.write_text("hunter2")
+    with mail_server(Box(), auth_require_tls=False, authenticator=lambda *_: AuthResult(
+        success=False, handled=False, message=f"535 {echo}"
+    )) as port:  # fmt: skip
+        found = trouble(a_mail(port=port, user=USER, password_file=held))
+
+    assert "refused the login of 'tracker': 535 " in found.text
+    told = found.text.lower()
+    assert not [form for form in ("hunte", "aHVudGVyMg", "h1bnRlcj", "odW50ZXIy") if form.lower() in told]
+
+
+def test_a_mask_takes_out_a_secret_however_it_is_written() -> None:
+    """In clear, quoted and coded; words that are no secret stay."""
+    hide = Masked('p&ss w"rd/ü+1')
+
+    for form in ("p&ss w\"rd/ü+1", "p%26ss%20w%22rd%2F%C3%BC%2B1", "p%26ss+w%22rd/%c3%bc%2b1",
+                 "p&amp;ss w&quot;rd/ü+1", 'p&ss w\\"rd/\\u00fc+1'):  # fmt: skip
+        assert hide(f"no {form}!") == "no ***!", form
+    assert hide("535 no such user") == "535 no such user"
+    assert Masked("")("as it was") == "as it was"
+    assert "p&ss" not in repr(hide)
+
+
 def test_a_password_from_the_environment_beyond_ascii(
     box: Box, certs: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +441,20 @@ def test_a_missing_password_is_named(box: Box, changes: dict[str, Any], said: st
 
     assert found.reason == "secret"
     assert said in found.text
+
+
+def test_a_pipe_for_a_password_or_certificates_is_refused(box: Box, tmp_path: Path) -> None:
+    """Nobody waits for what may come out of it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with mail_server(box) as port:
+        no_password = trouble(a_mail(port=port, user="u", password_file=pipe))
+        no_authority = trouble(a_mail(port=port, tls="starttls", ca_file=pipe))
+
+    assert no_password.reason == "secret"
+    assert no_authority.reason == "certificate"
+    assert f"{pipe}: is a pipe, not a file" in no_password.text
+    assert f"{pipe}: is a pipe, not a file" in no_authority.text
 
 
 def test_a_file_of_certificates_that_holds_none(box: Box, tmp_path: Path) -> None:

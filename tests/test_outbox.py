@@ -228,7 +228,7 @@ def test_each_recipient_has_a_state_of_his_own(
     assert [to for _, to, _ in box.mails] == [[TO[1]]]
     found = state(store)
     assert (found.queued, found.sent, found.dead, found.failures) == (0, 1, 1, {"recipient": 1, "busy": 1})
-    assert found.problem == "550 no such user"
+    assert found.problem == f"not to {TO[0]}: 550 no such user"
 
 
 def test_what_hit_every_letter_is_over_once_one_is_sent(

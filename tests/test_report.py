@@ -7,7 +7,7 @@ import doctest
 import importlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -69,6 +69,8 @@ def test_the_text_of_each_state_is_the_golden_one(name: str) -> None:
         ("stalled", "Stalled since", "problem"),
         ("rolled-back", "a rollback by hand that threw away 5,000 steps", "warning"),
         ("finished", "Finished on 10 January", "good"),
+        ("ended-short", "Ended on 6 January at 25 % of its target", "warning"),
+        ("ended-short", "fewer than planned for these tokens; over the budget of 20,000 USD", "warning"),
         ("no-plan", "No plan, so no finish is forecast", "plain"),
         ("moe-fp8", "Finishes", "warning"),
     ],
@@ -79,6 +81,18 @@ def test_the_verdict_says_what_matters_in_each_state(name: str, said: str, tone:
 
     assert said in page.verdict
     assert page.tone == tone
+
+
+def test_what_the_forecast_warns_of_is_read_beside_the_finish() -> None:
+    """A crash loop: no green page, and the sentence stands where the finish does."""
+    made = daily_in("on-plan")
+    assert made.forecast is not None
+    said = "The last 11 launches ended without a step more than before."
+    shot = replace(made.snapshot, forecast=replace(made.forecast, warning=said))
+    page = daily_page(replace(made, snapshot=shot))
+
+    assert page.tone == "warning"
+    assert said in text_of(page).replace("\n  ", " ")
 
 
 @pytest.mark.parametrize(
@@ -128,8 +142,116 @@ def test_the_last_day_is_the_exact_difference_of_two_ledgers(name: str) -> None:
     assert now is not None
     assert before is not None
 
-    assert dict(made.day.gpu_us) == {key: now[key] - before[key] for key in ("allocated", *BUCKETS)}
+    day, moved = made.day.gpu_us, made.day.restated_us
+    assert {key: day[key] + moved.get(key, 0) for key in day} == {
+        key: now[key] - before[key] for key in ("allocated", *BUCKETS)
+    }
+    assert all(day[key] >= 0 for key in BUCKETS if key != "productive")
+    assert sum(moved.values()) == 0
     assert sum(made.day.gpu_us[key] for key in BUCKETS) == made.day.gpu_us["allocated"]
+
+
+def _ledger(attempts: Iterable[Mapping[str, int]], as_of_us: int) -> Snapshot:
+    """Return a snapshot with attempts of these hours, in hours since the start."""
+    whole = {key: 0 for key in ("allocated", *BUCKETS)}
+    lines = []
+    for number, hours in enumerate(attempts, 1):
+        own = {key: hours.get(key, 0) * 3_600_000_000 for key in BUCKETS}
+        own["allocated"] = sum(own.values())
+        whole = {key: us + own[key] for key, us in whole.items()}
+        lines.append(replace(story().attempts[0], number=number, gpu_us=own, wall_us=own))
+    return Snapshot(run="r", as_of_us=as_of_us, state="running", attempts=tuple(lines), gpu_us=whole)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "day", "moved"),
+    [
+        pytest.param(
+            [{"startup": 4}],
+            [{"startup": 2, "productive": 24, "pending": 2}],
+            {"productive": 22, "pending": 2},
+            {"startup": -2, "productive": 2},
+            id="a wait for the first line was training",
+        ),
+        pytest.param(
+            [{"productive": 10, "tail": 5}],
+            [{"productive": 39}],
+            {"productive": 24},
+            {"tail": -5, "productive": 5},
+            id="a stall was a log that came late",
+        ),
+        pytest.param(
+            [{"productive": 10}],
+            [{"productive": 6, "lost": 10}, {"startup": 1, "productive": 17}],
+            {"productive": 13, "lost": 10, "startup": 1},
+            {},
+            id="what a restart threw away is lost in this day",
+        ),
+        pytest.param(
+            [{"productive": 10, "startup": 3}],
+            [{"productive": 12, "startup": 1}, {"startup": 9, "productive": 14}],
+            {"productive": 14, "startup": 9},
+            {"startup": -2, "productive": 2},
+            id="another attempt's start-up hides nothing",
+        ),
+    ],
+)
+def test_time_before_the_day_that_turns_out_to_be_another_is_named_apart(
+    before: list[dict[str, int]], now: list[dict[str, int]], day: dict[str, int], moved: dict[str, int]
+) -> None:
+    """No bucket of the day is below zero, none above what was allocated, and nothing is dropped."""
+    made = daily(_ledger(now, 24 * 3_600_000_000), before=_ledger(before, 0))
+    assert made.day is not None
+    assert made.day.goodput_ratio is not None
+
+    assert {
+        key: us // 3_600_000_000 for key, us in made.day.gpu_us.items() if us and key != "allocated"
+    } == day
+    assert {key: us // 3_600_000_000 for key, us in made.day.restated_us.items()} == moved
+    assert 0 <= made.day.goodput_ratio <= 1
+
+
+@pytest.mark.slow
+def test_a_run_that_ended_short_is_compared_with_no_finish() -> None:
+    made = daily_in("ended-short")
+    text = text_of(page_in("ended-short"))
+
+    assert made.ended_short
+    assert made.late_days is None
+    assert "before the plan" not in text
+    assert "early" not in text
+
+
+@pytest.mark.slow
+def test_a_run_whose_log_ends_it_before_the_target_says_so_while_it_runs() -> None:
+    """The plan has 4e12 tokens, the log stops it at 47,684 steps of 84M."""
+    made = daily_in("behind-plan")
+    own = replace(made, shorter_target=2.5e12)
+    told = text_of(daily_page(own))
+
+    assert "The log ends the run at 2.500T tokens, 62 % of the plan’s 4.000T" in told
+    assert "The log ends the run" not in text_of(page_in("behind-plan"))
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_set_against_the_plan_for_the_tokens_that_it_trained() -> None:
+    """Later stages that it did not train are in no figure of the plan's side."""
+    made = daily_in("finished").snapshot
+    assert made.settings is not None
+    assert made.settings.plan is not None
+    more = replace(made.settings, plan=replace(made.settings.plan, later_stages=0.5))
+    own, other = daily(made), daily(replace(made, settings=more))
+    assert own.plan is not None
+    assert other.plan is not None
+
+    assert other.plan.gpu_hours == pytest.approx(own.plan.gpu_hours)
+    assert other.plan.finish_us == pytest.approx(own.plan.finish_us)
+    assert other.late_days == pytest.approx(own.late_days)
+    assert other.figures.hours_per_trillion.ratio_to_plan == pytest.approx(
+        other.figures.gpu_hours.ratio_to_plan, rel=0.01
+    )
+    assert "100.0 % of 2.01T, and 50 % later stages" in text_of(daily_page(other))
+    assert "for these tokens" in text_of(daily_page(other))
 
 
 @pytest.mark.slow

@@ -184,6 +184,19 @@ def test_a_folder_that_is_not_there_is_told_before_anything_is_computed(config: 
     assert f"there is no folder {config.parent / 'no'}. Make it first" in err
 
 
+def test_a_target_that_is_no_folder_is_told(config: Path) -> None:
+    """Such as a device, or a file without an ending."""
+    (config.parent / "taken").write_text("mine", "utf-8")
+    for target in ("/dev/full", str(config.parent / "taken")):
+        status, _, err = asked(config, "--out", target)
+
+        assert status == 2
+        assert f"expected a folder, or a file .pdf, .html or .txt, and {target} is neither" in " ".join(
+            err.split()
+        )
+    assert (config.parent / "taken").read_text("utf-8") == "mine"
+
+
 def test_an_ending_that_is_none_of_ours_is_told(config: Path) -> None:
     status, _, err = asked(config, "--out", str(config.parent / "x.docx"))
 

@@ -77,6 +77,10 @@ class Refuses(socketserver.StreamRequestHandler):
                 word = line.upper()
                 if word.startswith(b"EHLO"):
                     self.wfile.write(b"250-here\r\n250 AUTH PLAIN LOGIN\r\n")
+                elif word.startswith(b"AUTH LOGIN"):
+                    self.wfile.write(b"334 UGFzc3dvcmQ6\r\n")
+                    coded = self.rfile.readline().strip()
+                    self.wfile.write(b"535 no AUTH: %s, %s\r\n" % (base64.b64decode(coded), coded))
                 elif word.startswith(b"QUIT"):
                     self.wfile.write(b"221 bye\r\n")
                     return
@@ -129,7 +133,7 @@ def test_no_secret_is_in_logs_pages_metrics_reports_ps_or_the_store(tmp_path: Pa
         if file.is_file() and file.name not in ("oncall.url", "smtp.password"):
             seen[str(file)] = file.read_bytes().decode("latin-1")
 
-    assert "535 not with AUTH" in seen["/api/v1/runs"]
+    assert "535 no AUTH: ***, ***" in seen["/api/v1/runs"]
     assert "oncall" in seen["test letter"]
     forms = [CANARY, base64.b64encode(CANARY.encode()).decode().rstrip("="), CANARY.encode().hex()]
     assert [name for name, text in seen.items() if any(form in text for form in forms)] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import re
 import socket
@@ -364,6 +365,13 @@ def test_a_broken_change_leaves_what_was_before(
     served.path.unlink()
     assert served.get("/", login=LOGIN)[0] == 200
     assert "No such file" in served.web.problem
+    os.mkfifo(served.path)
+    assert served.get("/", login=LOGIN)[0] == 200
+    assert "is a pipe" in served.web.problem
+    served.path.unlink()
+    served.path.write_text(TLS + USERS)
+    assert served.get("/", login=LOGIN)[0] == 200
+    assert not served.web.problem
 
 
 def test_a_new_certificate_is_used_at_once(serve: Callable[..., Served]) -> None:
@@ -395,6 +403,28 @@ def test_a_new_certificate_is_used_at_once(serve: Callable[..., Served]) -> None
 
     assert serial() != before
     assert not served.web.problem
+
+
+def test_an_expired_certificate_is_used_and_told_once(
+    serve: Callable[..., Served], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients refuse it; the log says so, at the start and whenever it comes."""
+    served = serve(TLS)
+    before_us = served.web.certificate_end_us
+    past = dt.datetime(2026, 1, 5, tzinfo=dt.UTC)
+    certificates(served.folder, not_before=past - dt.timedelta(days=1), not_after=past)
+    for _ in range(2):
+        with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+            served.get("/")
+
+    told = [
+        record.message for record in caplog.records if "expired at 2026-01-05T00:00:00Z" in record.message
+    ]
+    assert len(told) == 1
+    assert served.web.certificate_end_us == int(past.timestamp()) * 1_000_000
+    assert served.web.certificate_end_us != before_us
+    WebConfig(served.path, clock=SystemClock())
+    assert len([1 for record in caplog.records if "expired at" in record.message]) == 2
 
 
 def test_a_broken_file_at_the_start_is_an_error(tmp_path: Path) -> None:

@@ -273,6 +273,16 @@ def test_the_run_that_needs_somebody_stands_first() -> None:
     assert "three days late" in page
 
 
+def test_a_run_that_ended_short_of_its_target_is_not_early_in_the_index() -> None:
+    assert FULL.tokens.net is not None
+    far = replace(FULL, state="finished", tokens=replace(FULL.tokens, planned=4 * FULL.tokens.net))
+    page = index_page([IndexRow(run="r", path="/runs/r", snapshot=far)], version="1")
+
+    assert "ended before its target" in page
+    assert "early" not in page
+    assert "days late" not in page
+
+
 # -- what the server answers ----------------------------------------------------------------------------
 
 

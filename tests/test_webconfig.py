@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import os
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 
 from tests.web_help import HASH, TLS, USERS, certificates
 from tracker import app
-from tracker.webconfig import WebConfigError, load, parse
+from tracker.webconfig import WebConfigError, load, parse, validity
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +178,7 @@ def test_odd_yaml_is_an_error_and_nothing_else(text: str, tmp_path: Path) -> Non
     [
         pytest.param(lambda path: None, "cannot be read: No such file", id="missing"),
         pytest.param(lambda path: path.mkdir(), "cannot be read: Is a directory", id="folder"),
+        pytest.param(os.mkfifo, "cannot be read: is a pipe, not a file", id="pipe"),
         pytest.param(lambda path: path.write_bytes(b"\xff\xfe"), "not UTF-8", id="not-utf8"),
         pytest.param(lambda path: path.write_bytes(b"#" * 1_100_000), "larger than", id="huge"),
     ],
@@ -185,6 +189,59 @@ def test_a_file_that_is_no_web_config(prepare: object, words: str, tmp_path: Pat
 
     with pytest.raises(WebConfigError, match=words):
         load(tmp_path / "web.yml")
+
+
+@pytest.mark.parametrize("name", ["server.pem", "server.key", "ca.pem"])
+def test_a_pipe_for_a_certificate_is_refused(name: str, tmp_path: Path) -> None:
+    """Nobody waits for what may come out of it."""
+    certificates(tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "web.yml").write_text(BOTH)
+
+    with pytest.raises(WebConfigError, match=f"{name}: is a pipe, not a file"):
+        load(tmp_path / "web.yml")
+
+
+@pytest.mark.parametrize(
+    ("since_days", "days", "level", "words"),
+    [
+        pytest.param(-30, -1, "wrong", "server.pem: expired at ", id="expired"),
+        pytest.param(1, 90, "wrong", "server.pem: does not count before ", id="not-yet"),
+        pytest.param(-30, 13, "note", "server.pem: expires at ", id="soon"),
+        pytest.param(-30, 15, None, "", id="good"),
+        pytest.param(-30, 365 * 40, None, "", id="good-beyond-2050"),
+    ],
+)
+def test_the_doctor_looks_at_the_certificates_dates(
+    since_days: int, days: int, level: str | None, words: str, tmp_path: Path
+) -> None:
+    """What clients would refuse is wrong, and what they will refuse within two weeks is told."""
+    now = dt.datetime.now(dt.UTC)
+    start, end = now + dt.timedelta(days=since_days), now + dt.timedelta(days=days)
+    certificates(tmp_path, not_before=start, not_after=end)
+    (tmp_path / "web.yml").write_text(TLS + USERS)
+    (tmp_path / "run.toml").write_text(
+        '[run]\nname = "r"\n[serve]\nlisten = "127.0.0.1:0"\nweb_config = "web.yml"\n'
+    )
+    found = [one for one in app.check(tmp_path / "run.toml") if "server.pem" in one.text]
+
+    assert [one.level for one in found] == ([level] if level else [])
+    assert all(words in one.text for one in found)
+    dates = validity(tmp_path / "server.pem")
+    assert dates is not None
+    assert dates.end_us == int(end.timestamp()) * 1_000_000
+
+
+@pytest.mark.parametrize("size", [0, 1, 40, 200])
+def test_dates_that_cannot_be_told_are_not(size: int, tmp_path: Path) -> None:
+    """A certificate that is cut off, or none at all."""
+    certificates(tmp_path)
+    der = ssl.PEM_cert_to_DER_cert((tmp_path / "ca.pem").read_text())
+    (tmp_path / "cut.pem").write_text(ssl.DER_cert_to_PEM_cert(der[:size]))
+
+    assert validity(tmp_path / "cut.pem") is None
+    assert validity(tmp_path / "none.pem") is None
 
 
 @pytest.mark.parametrize(

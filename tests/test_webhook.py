@@ -48,8 +48,18 @@ def run(state: str = "running", attempts: int = 1, **changes: Any) -> Snapshot:
         for n in range(1, attempts + 1)
     ]  # fmt: skip
     stops = tuple(replace(stop(n, "unexpected", "gpu_hbm"), attempt=n) for n in range(1, attempts + over))
-    fields = {"state": state, "attempts": tuple(lines), "interruptions": stops, "forecast": None, **changes}
+    fields = {
+        "state": state, "attempts": tuple(lines), "interruptions": stops, "forecast": None,
+        "as_of_us": NOON_US + 24 * H_US, **changes,
+    }  # fmt: skip
     return replace(FULL, **fields)
+
+
+def silent(seconds: int) -> Snapshot:
+    """A run that is stalled, for so long beyond its limit."""
+    made = run("stalled")
+    limit_us = made.attempts[-1].stall_limit_us or 0
+    return replace(made, as_of_us=NOON_US + limit_us + seconds * 1_000_000)
 
 
 def late(days: float) -> Forecast:
@@ -80,6 +90,9 @@ BEGUN = run("starting", 1)
         pytest.param([run(), run("stalled"), run("stalled"), run()], [[], ["stalled"], [], ["recovered"]],
                      id="stalled-once-and-recovered"),
         pytest.param([run("stalled"), run("stalled")], [["stalled"], []], id="stalled-at-the-first-look"),
+        pytest.param([run(), silent(0), silent(119), run()], [[], [], [], []], id="a-save-is-no-stall"),
+        pytest.param([run(), silent(119), silent(120), run()], [[], [], ["stalled"], ["recovered"]],
+                     id="a-stall-that-lasts-is-told"),
         pytest.param([run(), run("down"), run("down"), run("starting", 2), run("running", 2)],
                      [[], ["down"], [], ["restarted"], []], id="down-and-restarted"),
         pytest.param([run(), run("running", 2)], [[], ["restarted"]], id="restarted-between-two-looks"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import http.client
 import ssl
 from pathlib import Path
@@ -22,10 +23,13 @@ USERS = f"basic_auth_users:\n  prometheus: {HASH}\n"
 TLS = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
 
 
-def certificates(folder: Path, *, name: str = "server", authority: trustme.CA | None = None) -> trustme.CA:
+def certificates(
+    folder: Path, *, name: str = "server", authority: trustme.CA | None = None,
+    not_before: dt.datetime | None = None, not_after: dt.datetime | None = None,
+) -> trustme.CA:  # fmt: skip
     """Write a certificate for localhost with its key, and the authority; return the authority."""
     made = authority or trustme.CA()
-    issued = made.issue_cert("localhost", "127.0.0.1", "::1")
+    issued = made.issue_cert("localhost", "127.0.0.1", "::1", not_before=not_before, not_after=not_after)
     (folder / f"{name}.pem").write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
     (folder / f"{name}.key").write_bytes(issued.private_key_pem.bytes())
     (folder / "ca.pem").write_bytes(made.cert_pem.bytes())

@@ -23,6 +23,7 @@ from tracker.core.summary import snapshot
 from tracker.interfaces import Clock, Collector, Context
 from tracker.marks import StoredMarks
 from tracker.store import Reader, stored_version
+from tracker.store.filesystem import no_room
 from tracker.store.lock import WAIT_S
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ def _workings(sidecar: Sidecar, server: Server, web: WebConfig | None) -> Workin
         configs_read_us=sidecar.configs_read_us,
         web_config_ok=not web.problem if web is not None else None,
         web_config_read_us=web.loaded_us if web is not None else None,
+        certificate_end_us=web.certificate_end_us if web is not None else None,
         answers=answers,
         refused=refused,
         logins_failed=web.logins_failed if web is not None else {},
@@ -290,6 +292,11 @@ def clocks_ahead(config: Config, *, now_us: int) -> list[str]:
         return []
     with Reader(config.store) as reader, reader.snapshot():
         return [found.sentence for found in ahead(reader.streams(), now_us)]
+
+
+def store_full(config: Config) -> str:
+    """Return a sentence where the store's disk is full, so that what follows is old; else nothing."""
+    return no_room(config.store)
 
 
 def daily_now(config: Config, *, as_of_us: int) -> Daily:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from tracker.scratch import hold, sweep
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -25,17 +28,16 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
     """
     folder = path.parent
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:60]}.", suffix=".tmp", dir=folder)
+        handle, written = _begun(path, folder)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
-    written = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        written.chmod(mode & ~_umask())
-        written.replace(path)
+            os.fchmod(file.fileno(), mode & ~_umask())
+            written.replace(path)  # while it is open, and so held
     except BaseException as error:
         with contextlib.suppress(OSError):
             written.unlink()
@@ -43,6 +45,17 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     sync_folder(folder)
+
+
+def _begun(path: Path, folder: Path) -> tuple[int, Path]:
+    """Make the file that is to take its place; what killed writers of the same file left goes."""
+    prefix, suffix = f".{path.name[:60]}.", ".tmp"
+    sweep(folder.glob(f"{glob.escape(prefix)}*{suffix}"))
+    while True:
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=folder)
+        if hold(handle, Path(name)):
+            return handle, Path(name)
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

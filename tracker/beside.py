@@ -7,7 +7,6 @@ what there is.
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ from tracker.gate import Gate
 from tracker.interfaces import Clock
 from tracker.parts import RunNow
 from tracker.scheduler import RunJobs
+from tracker.scratch import Scratch
 from tracker.vitals import Vitals
 
 EVERY_S: Final = 900.0
@@ -44,7 +44,7 @@ class Past:
         self._wanted_s = float("-inf")
         self._next_s = float("-inf")
         self._began_s = 0.0
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Scratch | None = None
 
     def want(self) -> None:
         """Say that somebody looks. Called from the server's threads."""
@@ -74,7 +74,7 @@ class Past:
 
     def _begin(self, now_s: float, as_of_us: int) -> None:
         self._began_s, self._next_s = now_s, now_s + RETRY_S
-        self._folder = tempfile.TemporaryDirectory(prefix="tracker-")
+        self._folder = Scratch("past")
         moment_us = as_of_us // 1_000_000 * 1_000_000
         self._child.begin(
             ["tracker.cli.beside_child", str(self._config), str(moment_us), str(self._out(self._folder))],
@@ -96,8 +96,8 @@ class Past:
         self._forget()
 
     @staticmethod
-    def _out(folder: tempfile.TemporaryDirectory[str]) -> Path:
-        return Path(folder.name) / "beside.json"
+    def _out(folder: Scratch) -> Path:
+        return folder.path / "beside.json"
 
     def told(self, vitals: Vitals) -> Vitals:
         """Return what is known of the tracker: nothing of this part."""
@@ -111,5 +111,5 @@ class Past:
     def _forget(self) -> None:
         self._gate.leave(self)
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.close()
             self._folder = None

@@ -66,7 +66,7 @@ def look(config: Config, *, clock: Clock, recognise: Recognise) -> Iterator[Find
         yield from (Finding(level, about, text) for level, text in found)
     yield from _store(config, clock, looked_at)
     yield from _port(config, clock)
-    yield from _web(config)
+    yield from _web(config, clock)
     yield from _out(config, clock)
 
 
@@ -179,9 +179,13 @@ def _store(config: Config, clock: Clock, looked_at: set[tuple[int, str]]) -> Ite
         yield Finding(
             "wrong", about, f"{place}: this user may not write it. Change the owner, or [store] path"
         )
-    free = shutil.disk_usage(folder).free
-    level: Literal["ok", "note"] = "note" if free < LITTLE_SPACE else "ok"
-    yield Finding(level, about, f"{free / 1e9:.1f} GB free in {folder}")
+    full = disks.no_room(place)
+    if full:
+        yield Finding("wrong", about, full)
+    else:
+        free = disks.free_bytes(folder)
+        level: Literal["ok", "note"] = "note" if free < LITTLE_SPACE else "ok"
+        yield Finding(level, about, f"{free / 1e9:.1f} GB free in {folder}")
     disk = disks.file_system(place)
     if disk.shared:
         yield Finding(
@@ -277,7 +281,7 @@ def _port(config: Config, clock: Clock) -> Iterator[Finding]:
     yield Finding("ok", "port", f"{listen} is free")
 
 
-def _web(config: Config) -> Iterator[Finding]:
+def _web(config: Config, clock: Clock) -> Iterator[Finding]:
     path, listen = config.serve.web_config, config.serve.listen
     if path is None:
         return
@@ -293,6 +297,10 @@ def _web(config: Config) -> Iterator[Finding]:
     exposure = listen.exposure(tls=found.tls is not None, login=bool(found.users))
     if exposure:
         yield Finding("note", "web config", f"serve.listen = {exposure}")
+    dates = webconfig.validity(found.tls.cert_file) if found.tls is not None else None
+    said = dates.said(clock.now_us()) if dates is not None else None
+    if said is not None:
+        yield Finding(said[0], "web config", said[1])
     for private in (path, *((found.tls.key_file,) if found.tls is not None else ())):
         if private.stat().st_mode & stat.S_IROTH:
             yield Finding("note", "web config", f"{private} can be read by everybody here: chmod o-r it")

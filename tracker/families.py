@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from tracker.core.forecast.value import Quantiles
 from tracker.core.ledger import BUCKETS
-from tracker.core.run_standing import Standing, run_standing
+from tracker.core.run_standing import Standing, late_days, run_standing
 from tracker.core.snapshot import STATES, Snapshot
 from tracker.vitals import Vitals
 
@@ -183,7 +183,7 @@ def _recent_stops(standing: Standing) -> Samples:
 
 
 def _delay(snapshot: Snapshot) -> float | None:
-    days = snapshot.forecast.days_behind_plan if snapshot.forecast is not None else None
+    days = late_days(snapshot)
     return days * 86_400 if days is not None else None
 
 
@@ -243,7 +243,7 @@ FAMILIES: Final = (
            _of(lambda s: s.tokens.net)),
     Family("training_inherited_tokens", "gauge", "Tokens from before the first observed attempt.",
            _of(lambda s: s.tokens.inherited)),
-    Family("training_planned_tokens", "gauge", "Target of the plan, over all stages.",
+    Family("training_planned_tokens", "gauge", "Target of the plan; later stages come on top of it.",
            _of(lambda s: s.tokens.planned)),
     Family("training_mfu_ratio", "gauge",
            "Model FLOPs utilisation, by what the time below the line is. "

@@ -26,6 +26,8 @@ class Workings:
     """Whether the web config that stands in the file is the one that counts; None without one."""
     web_config_read_us: int | None = None
     """When a web config was last taken."""
+    certificate_end_us: int | None = None
+    """When the certificate of the web config expires; None without one."""
     answers: Mapping[int, int] = field(default_factory=dict)
     """Answers sent, by HTTP status."""
     refused: Mapping[str, int] = field(default_factory=dict)
@@ -81,6 +83,9 @@ PROCESS_FAMILIES: Final = (
                   _one(lambda now: _flag(now.web_config_ok))),
     ProcessFamily("tracker_web_config_last_reload_success_timestamp_seconds", "gauge",
                   "When a web config was last taken.", _one(lambda now: _seconds(now.web_config_read_us))),
+    ProcessFamily("tracker_web_certificate_expiry_timestamp_seconds", "gauge",
+                  "When the certificate of the web config expires; of a chain, the first that does. No "
+                  "sample without one.", _one(lambda now: _seconds(now.certificate_end_us))),
     ProcessFamily("tracker_http_responses_total", "counter", "Answers sent, by HTTP status.",
                   lambda now: _by(now.answers), ("code",), "200, 401, 404 ..."),
     ProcessFamily("tracker_http_refused_connections_total", "counter",

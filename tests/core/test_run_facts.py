@@ -27,7 +27,7 @@ from tests.core.story import PEAK, SEQUENCE, T0, facts, row, tell, us
 from tracker.core.chain import chain_of_plan
 from tracker.core.definitions import goodput_definitions
 from tracker.core.errors import InvalidValue
-from tracker.core.plan import Plan, PlanFailures
+from tracker.core.plan import Plan, PlanFailures, PlanStage
 from tracker.core.run_facts import (
     chain_of_run,
     chains_of,
@@ -39,6 +39,7 @@ from tracker.core.run_facts import (
     run_factors,
     run_facts,
     run_variance,
+    shorter_target,
 )
 from tracker.core.run_money import costs, drawn
 from tracker.core.settings import Hardware, Model, Reservation
@@ -200,6 +201,27 @@ def test_a_plan_that_came_true_has_no_variance_in_its_rates() -> None:
     assert parts["goodput"].cause.startswith("startup: ")
 
 
+def test_listed_stages_are_planned_as_far_as_they_were_gone_through() -> None:
+    """300,000 tokens of the first stage and as many of the second, at half its MFU and twice its goodput."""
+    stages = (
+        PlanStage(name="a", tokens=3e5, mfu=0.4, goodput=0.45),
+        PlanStage(name="b", tokens=7e5, mfu=0.2, goodput=0.9),
+    )
+    plan = planned(stages=stages)
+    first, both = planned_factors(plan, tokens=2e5), planned_factors(plan, tokens=6e5)
+    second, whole = planned_factors(plan, tokens=3e5, after=3e5), planned_factors(plan)
+    assert first is not None
+    assert both is not None
+    assert second is not None
+    assert whole is not None
+
+    assert (first.mfu_ratio, first.goodput_ratio) == pytest.approx((0.4, 0.45))
+    assert (second.mfu_ratio, second.goodput_ratio) == pytest.approx((0.2, 0.9))
+    assert both.mfu_ratio == pytest.approx(2 / (1 / 0.4 + 1 / 0.2))
+    assert whole.tokens == 1e6
+    assert whole.gpu_hours == pytest.approx(plan.final_gpu_hours())
+
+
 def test_redone_work_that_the_failure_model_expects_is_planned() -> None:
     """86.4 failures a day at an interval of 10 minutes redo 30 % of the allocation."""
     side = planned_factors(
@@ -226,6 +248,30 @@ def test_a_target_that_the_log_states_is_told_from_the_plans(
 ) -> None:
     """1e6 tokens are planned; steps are whole, so nearly that is that."""
     assert other_target(story(said=({}, said))) == target
+
+
+@pytest.mark.parametrize(
+    ("said", "stages", "target"),
+    [
+        pytest.param(290_000, (), 290_000.0, id="well below the plan"),
+        pytest.param(980_000, (), None, id="nearly the plan"),
+        pytest.param(2_000_000, (), None, id="above the plan"),
+        pytest.param(300_000, (300_000, 700_000), None, id="the first stage"),
+        pytest.param(700_000, (300_000, 700_000), None, id="a stage by itself"),
+        pytest.param(500_000, (300_000, 700_000), 500_000.0, id="within a stage"),
+    ],
+)
+def test_a_log_that_ends_before_the_target_is_told(
+    said: int, stages: tuple[int, ...], target: float | None
+) -> None:
+    """1e6 tokens are planned."""
+    ran = story(said=({}, {"target_tokens": said}))
+    listed = tuple(PlanStage(name=f"s{n}", tokens=n) for n in stages)
+
+    assert (
+        shorter_target(replace(ran, settings=replace(settings_of(ran), plan=planned(stages=listed))))
+        == target
+    )
 
 
 def test_another_target_is_a_part_of_the_variance() -> None:

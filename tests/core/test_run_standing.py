@@ -10,11 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.test_exporter import FULL, H_US, NOON_US, PLAN, stop
+from tracker.core.forecast.value import Forecast, Quantiles
 from tracker.core.plan import Plan
 from tracker.core.plan_parts import PlanStage
 from tracker.core.run_failures import run_advice, run_failures
 from tracker.core.run_money import costs, drawn
-from tracker.core.run_standing import DAY_US, Checkpoints, Planned, Standing, due_tokens, run_standing
+from tracker.core.run_plan import plan_for
+from tracker.core.run_standing import (
+    DAY_US,
+    Checkpoints,
+    Planned,
+    Standing,
+    due_tokens,
+    ended_short,
+    late_days,
+    run_standing,
+)
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot, Tokens
 
@@ -69,6 +80,69 @@ def test_listed_stages_follow_each_other_each_at_its_pace() -> None:
 
     assert due_tokens(plan, START_US + round(days * DAY_US)) == pytest.approx(2e12)
     assert due_tokens(plan, START_US + round(2 * days * DAY_US)) == pytest.approx(3e12)
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.01, 3.0))
+def test_the_plan_for_tokens_is_what_is_due_after_its_days(share: float, ahead: float) -> None:
+    """Stages that differ in pace and GPUs: hours and days are those of the stages gone through."""
+    stages = (PlanStage(name="a", tokens=2e12, mfu=0.4), PlanStage(name="b", tokens=2e12, gpus=512, mfu=0.2))
+    plan = replace(PLAN, stages=stages)
+    part, rest = plan_for(plan, share * 4e12), plan_for(plan, (1 - share) * 4e12, after=share * 4e12)
+    whole = plan.estimate()
+    assert part is not None
+    assert part.days is not None
+    assert rest is not None
+    assert whole is not None
+
+    assert due_tokens(plan, START_US + round(part.days * DAY_US)) == pytest.approx(share * 4e12, rel=1e-6)
+    assert part.billed_gpu_hours + rest.billed_gpu_hours == pytest.approx(whole.final_gpu_hours)
+    assert part.mfu_ratio == pytest.approx(0.4) if share <= 0.5 else 0.2 < part.mfu_ratio < 0.4
+    beyond = plan_for(plan, ahead * 4e12, after=4e12)
+    assert beyond is not None
+    assert beyond.billed_gpu_hours == pytest.approx(ahead * whole.final_gpu_hours)
+
+
+def test_the_plan_for_the_target_and_its_later_stages_is_the_whole_plan() -> None:
+    plan = replace(PLAN, later_stages=0.08)
+    whole, some = plan_for(plan, 4e12 * 1.08), plan_for(plan, 4e12)
+    assert whole is not None
+    assert some is not None
+    assert whole.days is not None
+
+    assert whole.billed_gpu_hours == pytest.approx(plan.final_gpu_hours())
+    assert whole.days == pytest.approx(plan.days())
+    assert some.billed_gpu_hours == pytest.approx(whole.billed_gpu_hours / 1.08)
+    assert plan_for(plan, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("net", "state", "basis", "late"),
+    [
+        pytest.param(4e12, "finished", "exact", 0.5, id="a-finished-one-by-the-plan-for-its-tokens"),
+        pytest.param(4e12, "running", "measured", -0.45, id="a-running-one-by-the-whole-plan"),
+        pytest.param(5e12, "running", "exact", -0.45, id="one-past-its-target-by-the-plan-for-all-of-it"),
+        pytest.param(2e12, "finished", "exact", None, id="one-that-ended-short-by-nothing"),
+    ],
+)
+def test_how_late_a_run_is(net: float, state: str, basis: str, late: float | None) -> None:
+    """The plan has 4e12 tokens in 11.89 days and 8 % of later stages until 12.84; the median is at 12.39."""
+    made = Forecast(
+        as_of_us=NOON_US,
+        basis=basis,
+        finish_us=Quantiles.exact(START_US + 12.39 * DAY_US),
+        days_behind_plan=-0.45,
+    )
+    assert FULL.settings is not None
+    run = replace(
+        FULL,
+        state=state,
+        forecast=made,
+        settings=replace(FULL.settings, plan=replace(PLAN, later_stages=0.08)),
+        tokens=Tokens(net=round(net), inherited=0, planned=round(4e12)),
+    )
+
+    assert late_days(run) == (None if late is None else pytest.approx(late, abs=0.01))
+    assert ended_short(run) is (late is None)
 
 
 @given(st.floats(0, 30), st.floats(0, 30))

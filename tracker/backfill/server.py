@@ -18,10 +18,13 @@ from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from tracker.core.errors import InvalidValue, TrackerError
+from tracker.masking import Masked
 
 MOST_BYTES: Final = 512 << 20
 """Of an answer."""
 _TOLD_CHARS: Final = 200
+_LOOKED_AT: Final = 4_096
+"""Bytes of an answer that says no."""
 PASSWORD_ENV: Final = "TRACKER_BACKFILL_PASSWORD"
 TOKEN_ENV: Final = "TRACKER_BACKFILL_TOKEN"
 
@@ -178,7 +181,7 @@ class Server:
         status = reply.status
         if 200 <= status < 300 and len(text) <= MOST_BYTES:
             return text
-        said = self._clean(text[: 4 * _TOLD_CHARS].decode("utf-8", "replace"))
+        said = self._clean(text[:_LOOKED_AT].decode("utf-8", "replace"))
         told = f"{self.shown} answered {status}{f': {said}' if said else ''}"
         if status >= 500 or status in (408, 425, 429):
             raise Broken(told, _seconds(reply.headers.get("Retry-After")))
@@ -217,9 +220,7 @@ class Server:
 
     def _clean(self, text: str) -> str:
         """Return text of the server: one line, printable, bounded, without our secret."""
-        for secret in (self._who.secret, self._who.header.partition(" ")[2]):
-            if secret:
-                text = text.replace(secret, "***")
+        text = Masked(self._who.header.partition(" ")[2], self._who.secret)(text)
         line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return line if len(line) <= _TOLD_CHARS else f"{line[: _TOLD_CHARS - 1]}…"
 

@@ -110,7 +110,7 @@ def _told(at_us: int) -> str:
 
 def _now(loaded: Any, as_of_us: int, choices: dict[str, str], since: int | None, as_json: bool) -> None:
     from tracker import app
-    from tracker.cli._output import print_json, print_pairs, print_table
+    from tracker.cli._output import print_json, print_pairs, print_table, talk
     from tracker.core.errors import InvalidValue
     from tracker.core.forecast.document import forecast_document
     from tracker.forecasting import DAY_US
@@ -138,6 +138,8 @@ def _now(loaded: Any, as_of_us: int, choices: dict[str, str], since: int | None,
     from reports.forecast import forecast_pairs, what_if_table
 
     print_pairs(forecast_pairs(snapshot, told))
+    if since is not None and told.move is None and told.basis in ("measured", "plan"):
+        talk(f"nothing to compare with: at {_told(since)} no finish of this run was in sight yet")
     if other is not None:
         click.echo()
         print_table(what_if_table(told, other.forecast, other.change, choices))

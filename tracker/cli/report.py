@@ -116,5 +116,9 @@ def _target(config: Config, out: Path | None, as_of_us: int) -> tuple[Path, tupl
         raise click.UsageError(f"--out {out}: expected a file .pdf, .html or .txt, or a folder that is there")
     if not out.parent.is_dir():
         raise click.UsageError(f"--out {out}: there is no folder {out.parent}. Make it first")
+    if out.exists() and not out.is_dir():
+        raise click.UsageError(
+            f"--out {out}: expected a folder, or a file .pdf, .html or .txt, and {out} is neither. Name one"
+        )
     out.mkdir(exist_ok=True)
     return out / name, ENDINGS

@@ -42,5 +42,7 @@ def status(config: Path, as_of: int | None, as_json: bool) -> None:
 
     print_pairs(status_pairs(snapshot))
     if as_of is None:
+        if full := app.store_full(loaded):
+            click.echo(f"note: {full}", err=True)
         for sentence in app.clocks_ahead(loaded, now_us=as_of_us):
             click.echo(f"note: {sentence}", err=True)

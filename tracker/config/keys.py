@@ -108,13 +108,14 @@ PLAN: Final = Section(
     name="plan",
     doc="What the run was meant to cost. Without this table nothing is compared with a plan.",
     keys=(
-        Key("tokens", kinds.TOKENS, "Target, over all stages.", "sum of the stages", "4e12"),
+        Key("tokens", kinds.TOKENS, "Target of the run; what `later_stages` adds comes on top.",
+            "sum of the stages", "4e12"),
         Key("mfu", kinds.RATIO, "MFU over productive time.", "0.35, listed as assumed", "0.35"),
         Key("goodput", kinds.RATIO, "Productive over allocated time.", "0.90, listed as assumed", "0.90"),
         Key("attn_overhead", kinds.FRACTION, "Attention FLOPs beyond 6N, as a fraction of it.",
             "0.05, listed as assumed", "0.05"),
-        Key("later_stages", kinds.FRACTION, "Later stages as a fraction of the run; 0 where stages are "
-            "listed.", "0.08, listed as assumed", "0.08"),
+        Key("later_stages", kinds.FRACTION, "Later stages on top of `tokens`, as a fraction of it; 0 where "
+            "stages are listed.", "0.08, listed as assumed", "0.08"),
         Key("rnd_multiplier", kinds.FACTOR, "Programme (with research and failed runs) over final run.",
             "1.5, listed as assumed", "1.5"),
         Key("start", kinds.MOMENT, "Planned start.", "first attempt", "2026-01-05T08:00:00Z"),

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from tracker import smallfile
 from tracker.config import check, keys
 from tracker.config.check import Checked, ConfigError
 from tracker.config.kinds import in_zone, plain_json, to_us
@@ -27,6 +28,7 @@ from tracker.interfaces import Collector
 
 LARGEST_FILE: Final = 1 << 20
 _MAIL_PORTS: Final = {"starttls": 587, "implicit": 465, "none": 25}
+_TOO_DEEP: Final = "not usable TOML: nested too deeply: brackets or tables in one another, hundreds of times"
 _PLAN_ONLY: Final = ("experts", "experts_per_token")
 Collectors = Mapping[str, Collector]
 
@@ -45,15 +47,19 @@ def parse(text: str, *, path: Path, collectors: Callable[[], Collectors]) -> Con
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(path), [f"not TOML: {error}"]) from None
-    except (RecursionError, ValueError) as error:  # nested too deep; a number of too many digits
-        raise ConfigError(str(path), [f"not usable TOML: {type(error).__name__}: {error}"[:200]]) from None
-    return _Loader(document, path, collectors).config()
+    except RecursionError:
+        raise ConfigError(str(path), [_TOO_DEEP]) from None
+    except ValueError:  # Python reads whole numbers of up to 4,300 digits
+        raise ConfigError(str(path), ["not usable TOML: a number in it has too many digits"]) from None
+    try:
+        return _Loader(document, path, collectors).config()
+    except RecursionError:  # a.a.a ... is read without one
+        raise ConfigError(str(path), [_TOO_DEEP]) from None
 
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            body = file.read(LARGEST_FILE + 1)
+        body = smallfile.read(path, limit=LARGEST_FILE)
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror or error}"]) from None
     if len(body) > LARGEST_FILE:

@@ -2,14 +2,16 @@
 
 Pure: snapshots and forecasts in, finished numbers out. A report prints them and computes nothing.
 
-The last day is the exact difference of two snapshots. What a restart of that day threw away counts as lost
-in it, also where it was trained before: then a bucket of the day may be below zero.
+The last day is the exact difference of two snapshots, but for time before it that a later line of the log
+explains otherwise: that is named apart. What a restart of that day threw away counts as lost in it, also
+where it was trained before: then the productive bucket of the day may be below zero.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from tracker.core.chain import Chain, published_chains
@@ -21,9 +23,9 @@ from tracker.core.forecast.value import Forecast
 from tracker.core.interruptions import Interruption
 from tracker.core.ledger import BUCKETS
 from tracker.core.metrics import gpu_hours_per_trillion_tokens, mfu
-from tracker.core.plan import Plan
+from tracker.core.plan import Estimate, Plan
 from tracker.core.references import differences, find_run
-from tracker.core.run_facts import chains_of, point_of, run_facts, run_variance
+from tracker.core.run_facts import chains_of, point_of, run_facts, run_variance, shorter_target
 from tracker.core.run_failures import (
     RunAdvice,
     run_advice,
@@ -32,7 +34,8 @@ from tracker.core.run_failures import (
     run_failures,
 )
 from tracker.core.run_money import EPOCH, Loss, costs, drawn, spent
-from tracker.core.run_plan import plan_beside_run
+from tracker.core.run_plan import plan_beside_run, plan_for
+from tracker.core.run_standing import done_tokens, due_tokens, planned_finish_us
 from tracker.core.series import Series
 from tracker.core.snapshot import Snapshot
 
@@ -56,6 +59,13 @@ _STEPS_US: Final = tuple(
 _MOMENTS: Final = 12
 _PUBLISHED: Final = 4
 _FAR_RATIO: Final = 0.1
+_LIKELY: Final = (
+    "productive", "lost", "startup", "checkpoint", "evaluation", "other", "tail", "idle", "pending",
+)  # fmt: skip
+_RESTATED: Final = {
+    name: tuple(taker for taker in _LIKELY if taker != name) for name in BUCKETS if name != "productive"
+}
+"""Where the time of a bucket goes that turns out to be another's, the likeliest first."""
 _ON_PLAN_DAYS: Final = 0.5
 _ON_PLAN_RATIO: Final = 0.02
 
@@ -84,18 +94,20 @@ def daily(
     if day is not None and before is not None and earlier is not None and earlier.attempts:
         day_before = _period(before, earlier, losses[: len(before.interruptions)])
     plan = _plan_side(snapshot)
+    figures = _figures(snapshot, before if began else None, day, day_before, plan)
     point = point_of(snapshot)
     published = _nearest(snapshot, point)
-    return Daily(
+    made = Daily(
         snapshot=snapshot,
         before=before if began else None,
         earlier=earlier,
         day=day,
         day_before=day_before,
         grown=_grown(day, day_before),
-        figures=_figures(snapshot, before if began else None, day, day_before, plan),
+        figures=figures,
         plan=plan,
-        pace=_pace(snapshot, plan),
+        pace="",
+        shorter_target=shorter_target(snapshot),
         history=tuple(
             sorted((f for f in history if f.as_of_us < snapshot.as_of_us), key=lambda f: f.as_of_us)
         ),
@@ -115,6 +127,7 @@ def daily(
         energy=energy,
         health=health or Health(),
     )
+    return replace(made, pace=_pace(made.late_days, plan))
 
 
 def history_moments(start_us: int | None, until_us: int) -> tuple[int, ...]:
@@ -137,6 +150,8 @@ def _period(now: Snapshot, before: Snapshot, losses: Sequence[Loss | None]) -> P
     if now.gpu_us is None or before.gpu_us is None:
         return None
     gpu_us = {name: now.gpu_us[name] - before.gpu_us[name] for name in ("allocated", *BUCKETS)}
+    restated = _restated(now, before, gpu_us)
+    gpu_us = {name: us - restated.get(name, 0) for name, us in gpu_us.items()}
     whole = gpu_us["allocated"] - gpu_us["pending"]
     tokens = _minus(now.tokens.seen, before.tokens.seen)
     within = [
@@ -148,9 +163,10 @@ def _period(now: Snapshot, before: Snapshot, losses: Sequence[Loss | None]) -> P
         start_us=before.as_of_us,
         end_us=now.as_of_us,
         gpu_us=gpu_us,
+        restated_us=restated,
         goodput_ratio=gpu_us["productive"] / whole if whole > 0 else None,
         shares={name: gpu_us[name] / whole for name in BUCKETS} if whole > 0 else {},
-        mfu_ratio=_mfu(now, before, gpu_us["productive"]),
+        mfu_ratio=_mfu(now, before, gpu_us["productive"] + restated.get("productive", 0)),
         tokens_net=_minus(_in_model(now), _in_model(before)),
         hours_per_trillion=gpu_hours_per_trillion_tokens(tokens=round(tokens), gpu_us=whole)
         if tokens is not None and tokens > 0 and whole > 0
@@ -160,6 +176,35 @@ def _period(now: Snapshot, before: Snapshot, losses: Sequence[Loss | None]) -> P
         stops=_groups(within),
         interruptions=tuple(stop for stop, _ in within),
     )
+
+
+def _restated(now: Snapshot, before: Snapshot, change: Mapping[str, int]) -> dict[str, int]:
+    """Return what moved between buckets of time before the period, as a later line of the log told more.
+
+    A wait for the first line is start-up until the line shows when it began; time after the last step
+    becomes what the next line says of it. What a bucket lost so, others of the same attempt gained. What a
+    restart threw away is no such move: it is lost in the period.
+    """
+    found: dict[str, int] = {}
+    then = {line.number: line for line in before.attempts}
+    for line in now.attempts:
+        old = then.get(line.number)
+        if old is not None and old.gpu_us is not None and line.gpu_us is not None:
+            _move({name: line.gpu_us[name] - old.gpu_us[name] for name in BUCKETS}, found)
+    _move({name: change[name] - found.get(name, 0) for name in BUCKETS}, found)
+    return {name: us for name, us in found.items() if us}
+
+
+def _move(change: Mapping[str, int], found: dict[str, int]) -> None:
+    """Add to `found` what buckets below zero lost, and which ones above zero have it now."""
+    left = dict(change)
+    for name, takers in _RESTATED.items():
+        for taker in takers:
+            part = min(-left[name], left[taker])
+            if part > 0:
+                for bucket, us in ((name, -part), (taker, part)):
+                    left[bucket] -= us
+                    found[bucket] = found.get(bucket, 0) + us
 
 
 def _grown(day: Period | None, before: Period | None) -> str:
@@ -230,18 +275,27 @@ def _plan_side(snapshot: Snapshot) -> PlanSide | None:
     except TrackerError:
         return PlanSide(finish_us=snapshot.plan_finish_us, target_tokens=snapshot.tokens.planned)
     start = None if plan.start is None else int((plan.start - EPOCH).total_seconds()) * 1_000_000
-    inputs = snapshot.forecast.inputs if snapshot.forecast is not None else None
-    target = inputs.target_tokens if inputs is not None else plan.target_tokens
+    target = plan.target_tokens
+    hours = estimate.final_gpu_hours if estimate is not None else None
+    done = done_tokens(snapshot)
+    if done is not None:
+        came = snapshot.tokens.inherited or 0
+        part = plan_for(plan, done - came, after=came)
+        hours = part.billed_gpu_hours if part is not None else None
+    so_far = plan_for(plan, _in_model(snapshot) or 1.0) if plan.stages else None
     return PlanSide(
         start_us=start,
-        finish_us=snapshot.plan_finish_us,
+        finish_us=planned_finish_us(snapshot),
         target_tokens=target,
-        tokens_due=_due(start, snapshot.plan_finish_us, target, snapshot.as_of_us),
-        gpu_hours=estimate.final_gpu_hours if estimate is not None else None,
-        cost=plan.cost(),
-        energy_mwh=plan.energy_mwh(),
-        mfu_ratio=_given(plan, "mfu"),
-        goodput_ratio=_given(plan, "goodput"),
+        later_ratio=plan.later_fraction,
+        is_staged=bool(plan.stages),
+        tokens_due=due_tokens(plan, snapshot.as_of_us),
+        line=_line(start, estimate, target, snapshot.plan_finish_us, plan.later_fraction),
+        gpu_hours=hours,
+        cost=plan.cost(hours),
+        energy_mwh=plan.energy_mwh(hours),
+        mfu_ratio=_given(plan, "mfu") if so_far is None else so_far.mfu_ratio,
+        goodput_ratio=_given(plan, "goodput") if so_far is None else so_far.goodput_ratio,
         hours_per_trillion=snapshot.per_trillion.plan,
         assumed=plan.assumed,
     )
@@ -251,15 +305,29 @@ def _given(plan: Plan, name: str) -> float:
     return float(getattr(plan, name))
 
 
-def _due(start_us: int | None, finish_us: int | None, target: float | None, as_of_us: int) -> float | None:
-    if start_us is None or finish_us is None or target is None or finish_us <= start_us:
-        return None
-    return target * min(1.0, max(0.0, (as_of_us - start_us) / (finish_us - start_us)))
+def _line(
+    start_us: int | None,
+    estimate: Estimate | None,
+    target: float | None,
+    finish_us: int | None,
+    later: float,
+) -> tuple[tuple[int, float], ...]:
+    """Return the plan's way to its target and, from there to its finish, through later stages."""
+    if start_us is None or estimate is None or target is None or finish_us is None:
+        return ()
+    found, at, tokens = [(start_us, 0.0)], float(start_us), 0.0
+    for stage in estimate.stages:
+        if stage.days is None:
+            return ()
+        at, tokens = at + stage.days * DAY_US, tokens + stage.tokens
+        found.append((round(at), tokens))
+    if later > 0:
+        found.append((finish_us, target * (1 + later)))
+    return tuple(found)
 
 
-def _pace(snapshot: Snapshot, plan: PlanSide | None) -> str:
+def _pace(late: float | None, plan: PlanSide | None) -> str:
     """Judge the median: within half a day and 2 % of the planned length it is on plan, beyond 10 % far."""
-    late = snapshot.forecast.days_behind_plan if snapshot.forecast is not None else None
     if late is None or plan is None or plan.finish_us is None:
         return ""
     near, far = _ON_PLAN_DAYS, math.inf

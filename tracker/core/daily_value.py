@@ -22,6 +22,7 @@ from tracker.core.run_failures import (
     RunFailures,
 )
 from tracker.core.run_money import Costs, Drawn, Loss
+from tracker.core.run_standing import ended_short, late_days
 from tracker.core.series import Series
 from tracker.core.snapshot import Snapshot
 from tracker.core.variance import Variance
@@ -29,6 +30,7 @@ from tracker.core.variance import Variance
 DAY_US: Final = 86_400_000_000
 _MOST: Final = 0.6
 _EXPLAINS: Final = 0.2
+_WHOLE: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +78,12 @@ class Period:
     start_us: int
     end_us: int
     gpu_us: Mapping[str, int]
-    """GPU-microseconds: `allocated` and every bucket, the exact difference of two snapshots."""
+    """GPU-microseconds: `allocated` and every bucket; they sum to it."""
     goodput_ratio: float | None
     """Below zero where more was thrown away than made; None where nothing was allocated."""
+    restated_us: Mapping[str, int]
+    """GPU-microseconds that a later line of the log moved between buckets, of time before the period: in
+    no bucket of it. With them the buckets are the exact difference of two snapshots."""
     shares: Mapping[str, float]
     """Each bucket over the allocation without what is pending; empty where nothing was allocated."""
     mfu_ratio: float | None
@@ -119,18 +124,33 @@ class PlanSide:
 
     start_us: int | None = None
     finish_us: int | None = None
+    """Of all its tokens, later stages included; of a run that is done, for the tokens that it trained."""
     target_tokens: float | None = None
+    """Later stages come on top."""
+    later_ratio: float = 0.0
+    """Later stages over the target."""
+    is_staged: bool = False
+    """Whether the plan lists its stages."""
     tokens_due: float | None = None
-    """On a straight line from the planned start to the planned finish."""
+    """By now, stage after stage, each at its own pace."""
+    line: tuple[tuple[int, float], ...] = ()
+    """Moments and tokens between which the plan's way to its target is straight."""
     gpu_hours: float | None = None
-    """Of the final run, later stages included."""
+    """As `finish_us`: of the whole plan; of a run that is done, for the tokens that it trained."""
     cost: float | None = None
     energy_mwh: float | None = None
     mfu_ratio: float | None = None
+    """Of stages that differ, of those gone through so far, weighted by their planned hours."""
     goodput_ratio: float | None = None
+    """The same."""
     hours_per_trillion: float | None = None
     assumed: tuple[str, ...] = ()
     """Keys of it that nobody gave."""
+
+    @property
+    def all_tokens(self) -> float | None:
+        """Return the target with later stages: what the finish is the finish of."""
+        return None if self.target_tokens is None else self.target_tokens * (1 + self.later_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +212,8 @@ class Daily:
     """None without a plan."""
     pace: str
     """"ahead", "on plan", "behind", "far behind", or "" where it cannot be told."""
+    shorter_target: float | None
+    """Tokens at which the run's own log ends it, where that is well below the plan's target."""
     history: tuple[Forecast, ...]
     """Forecasts of earlier moments, in order of time."""
     losses: tuple[Loss | None, ...]
@@ -221,6 +243,41 @@ class Daily:
         """Return the changes without those that only end a slow-down, which says how long it lasted."""
         ends = {c.ended_us for c in self.changes.changes if c.sort == "slower"}
         return tuple(c for c in self.changes.changes if c.sort != "faster" or c.at_us not in ends)
+
+    @property
+    def late_days(self) -> float | None:
+        """Return how late the median is; of a run that is done, against the plan for its tokens."""
+        return late_days(self.snapshot)
+
+    @property
+    def done_ratio(self) -> float | None:
+        """Return the tokens in the model over the plan's target."""
+        target = self.plan.target_tokens if self.plan is not None else None
+        return Compared(now=self.figures.tokens.now, plan=target).ratio_to_plan
+
+    @property
+    def for_these_tokens(self) -> bool:
+        """Return whether the plan's side is for other tokens than the whole plan: those of a done run."""
+        if self.forecast is None or self.forecast.basis != "exact" or self.plan is None:
+            return False
+        return self.plan.later_ratio > 0 or abs((self.done_ratio or 1.0) - 1) > _WHOLE
+
+    @property
+    def shorter_ratio(self) -> float | None:
+        """Return the target that the log states over the plan's, where it is well below it."""
+        target = self.plan.target_tokens if self.plan is not None else None
+        return Compared(now=self.shorter_target, plan=target).ratio_to_plan
+
+    @property
+    def ended_short(self) -> bool:
+        """Return whether the run ended before its target."""
+        return ended_short(self.snapshot)
+
+    @property
+    def length_days(self) -> float | None:
+        """Return how long the run takes, from its first attempt to the median of its finish."""
+        first, last = self.snapshot.attempts[:1], self.figures.finish_us.now
+        return None if not first or last is None else (last - first[0].start_us) / DAY_US
 
     @property
     def slowed(self) -> Change | None:

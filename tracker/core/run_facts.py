@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from tracker.core._checks import positive
@@ -18,10 +19,12 @@ from tracker.core.hardware import canonical_precision, lookup
 from tracker.core.ledger import BUCKETS, AttemptLine, reservation_span
 from tracker.core.plan import Plan
 from tracker.core.run_money import costs, drawn, stamp
+from tracker.core.run_plan import plan_for
 from tracker.core.snapshot import Snapshot
 from tracker.core.variance import Factors, Variance, plan_factors, variance
 
 _SAME_TARGET: Final = 1e-3
+_SHORT_OF_PLAN: Final = 0.03
 US_PER_S: Final = 1_000_000
 _OVERHEAD: Final = tuple(b for b in BUCKETS if b not in ("productive", "lost", "tail", "pending"))
 
@@ -162,23 +165,34 @@ def run_variance(snapshot: Snapshot, *, tokens: float | None = None) -> Variance
     run = run_factors(snapshot, plan=plan, tokens=tokens)
     if plan is None or run is None:
         return None
-    planned = planned_factors(plan, tokens=run.tokens if tokens is None else None, gpus=run.gpus)
+    planned = planned_factors(
+        plan,
+        tokens=run.tokens if tokens is None else None,
+        after=(snapshot.tokens.inherited or 0) if tokens is None else 0,
+        gpus=run.gpus,
+    )
     return variance(planned, run) if planned is not None else None
 
 
-def planned_factors(plan: Plan, *, tokens: float | None = None, gpus: float | None = None) -> Factors | None:
-    """Return the plan's side, of its main stage; for other tokens where given. None where it is unknown.
+def planned_factors(
+    plan: Plan, *, tokens: float | None = None, after: float = 0, gpus: float | None = None
+) -> Factors | None:
+    """Return the plan's side, of its whole target; for other tokens where given. None where it is unknown.
 
-    `gpus` stands in for a plan without a GPU count.
+    Of listed stages, those that these tokens (which come `after` others) go through. `gpus` stands in for a
+    plan without a GPU count.
     """
-    e = plan.estimate()
-    if e is None or plan.peak is None:
+    e, target = plan.estimate(), plan.target_tokens
+    if e is None or plan.peak is None or target is None:
         return None
     main = e.main
     count = main.gpus if main.gpus is not None else gpus
-    if count is None:
+    part = plan_for(plan, target if tokens is None else tokens, after=after)
+    if count is None or part is None:
         return None
-    ratio = main.step_gpu_hours / main.billed_gpu_hours
+    if part.days:
+        count = part.billed_gpu_hours / (part.days * 24)
+    ratio = part.goodput_ratio
     redo = 0.0
     if plan.failures is not None:
         losses = goodput_losses(
@@ -189,10 +203,10 @@ def planned_factors(plan: Plan, *, tokens: float | None = None, gpus: float | No
         )
         redo = (losses.redo_ratio or 0.0) / ratio
     return plan_factors(
-        tokens=main.tokens if tokens is None else tokens,
-        flop_per_token=main.flop.value,
+        tokens=part.tokens,
+        flop_per_token=part.flop / part.tokens,
         peak_flop_per_s=plan.peak.value,
-        mfu_ratio=main.ideal_gpu_hours / main.step_gpu_hours,
+        mfu_ratio=part.mfu_ratio,
         goodput_ratio=ratio,
         gpus=count,
         planned_redo_ratio=redo,
@@ -241,6 +255,21 @@ def other_target(snapshot: Snapshot) -> float | None:
     if own is not None and planned is not None and abs(own - planned) <= _SAME_TARGET * planned:
         return None  # steps are whole: a target in steps is never quite the one in tokens
     return own
+
+
+def shorter_target(snapshot: Snapshot) -> float | None:
+    """Return the tokens that the run trains to by its own log, where that is well below the plan's target.
+
+    A log that trains to the end of one of the plan's stages says nothing against the plan.
+    """
+    own = other_target(snapshot)
+    plan = snapshot.settings.plan if snapshot.settings is not None else None
+    whole = plan.target_tokens if plan is not None else None
+    if own is None or plan is None or whole is None or own >= whole * (1 - _SHORT_OF_PLAN):
+        return None
+    ends = accumulate(stage.tokens for stage in plan.stages)
+    alone = (stage.tokens for stage in plan.stages)
+    return None if any(abs(own - end) <= _SHORT_OF_PLAN * end for end in (*ends, *alone)) else own
 
 
 def _target(snapshot: Snapshot) -> float | None:

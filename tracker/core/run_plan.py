@@ -22,6 +22,8 @@ from tracker.core.run_money import moment, stamp
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
 
+ENDED_SHORT: Final = 0.98
+"""A run that is over below this share of its target did not reach it; above, the rest is rounding."""
 _SHORT_H: Final = 24.0
 _NEAR_SIZE: Final = 1.25
 _FROM_LOG: Final[Mapping[str, str]] = {
@@ -60,6 +62,66 @@ class MeasuredPlan:
     """Whether the MFU is the run's against the plan's own peak: then no peak changes the hours."""
     cautions: tuple[str, ...]
     """Why the measured figures may not hold for a long run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFor:
+    """What the plan says of some of its tokens, stage after stage."""
+
+    tokens: float
+    flop: float
+    ideal_gpu_hours: float
+    step_gpu_hours: float
+    billed_gpu_hours: float
+    days: float | None
+    """None without a GPU count."""
+
+    @property
+    def mfu_ratio(self) -> float:
+        """Return MFU over productive time: of stages that differ, weighted by their planned hours."""
+        return self.ideal_gpu_hours / self.step_gpu_hours
+
+    @property
+    def goodput_ratio(self) -> float:
+        """Return productive over allocated time."""
+        return self.step_gpu_hours / self.billed_gpu_hours
+
+
+def plan_for(plan: Plan, tokens: float, *, after: float = 0.0) -> PlannedFor | None:
+    """Return what a plan says of so many tokens, the first ones or those after others.
+
+    Stages follow each other, each at its own pace. What goes beyond the target costs what the mean of them
+    does, as later stages do: so target x (1 + later stages) is the whole plan. None while the plan lacks
+    something, and for no tokens.
+    """
+    estimate = plan.estimate()
+    target = plan.target_tokens
+    if estimate is None or not target or tokens <= 0:
+        return None
+
+    def within(before: float, size: float) -> float:
+        low, high = max(before, after), min(before + size, after + tokens)
+        return max(0.0, high - low) / size
+
+    shares, before = [], 0.0
+    beyond = max(0.0, after + tokens - target) - max(0.0, after - target)
+    for stage in estimate.stages:
+        shares.append((stage, within(before, stage.tokens) + beyond / target))
+        before += stage.tokens
+    gpus = plan.gpus if plan.gpus is not None else estimate.main.gpus
+    known = gpus is not None and all(stage.days is not None for stage in estimate.stages)
+    days = None
+    if known and gpus is not None:
+        extra = estimate.billed_gpu_hours * beyond / target / (gpus * 24.0)
+        days = sum((stage.days or 0.0) * (share - beyond / target) for stage, share in shares) + extra
+    return PlannedFor(
+        tokens=tokens,
+        flop=sum(stage.model_flop * share for stage, share in shares),
+        ideal_gpu_hours=sum(stage.ideal_gpu_hours * share for stage, share in shares),
+        step_gpu_hours=sum(stage.step_gpu_hours * share for stage, share in shares),
+        billed_gpu_hours=sum(stage.billed_gpu_hours * share for stage, share in shares),
+        days=days,
+    )
 
 
 def plan_of(settings: Settings, given: Mapping[str, Any] | None = None) -> Plan:

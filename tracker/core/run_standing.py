@@ -15,7 +15,7 @@ from tracker.core.memo import remembered
 from tracker.core.plan import Plan
 from tracker.core.run_failures import RunAdvice, run_advice, run_checkpoints, run_failures
 from tracker.core.run_money import US_PER_H, drawn, spent
-from tracker.core.run_plan import anchored
+from tracker.core.run_plan import ENDED_SHORT, anchored, plan_for
 from tracker.core.snapshot import Snapshot
 
 DAY_US: Final = 24 * US_PER_H
@@ -143,6 +143,59 @@ def due_tokens(plan: Plan, at_us: int) -> float | None:
         due += stage.tokens * part
         left_us = max(0.0, left_us - whole_us)
     return due
+
+
+def ended_short(snapshot: Snapshot) -> bool:
+    """Return whether a run is over, and well below its target."""
+    tokens = snapshot.tokens
+    if snapshot.state != "finished" or tokens.net is None or not tokens.planned:
+        return False
+    return tokens.net + (tokens.inherited or 0) < ENDED_SHORT * tokens.planned
+
+
+def done_tokens(snapshot: Snapshot) -> float | None:
+    """Return the tokens in the model of a run that is done: the plan beside it is the plan for these.
+
+    Of one that goes on past its target and later stages, only those, as its finish is the moment of these.
+    """
+    made, tokens = snapshot.forecast, snapshot.tokens
+    if made is None or made.basis != "exact" or not tokens.net:
+        return None
+    done = float(tokens.net + (tokens.inherited or 0))
+    return done if snapshot.state == "finished" else min(done, _aim(snapshot) or done)
+
+
+def planned_finish_us(snapshot: Snapshot) -> int | None:
+    """Return the plan's finish; of a run that is done, when the plan has the tokens that it trained."""
+    done, settings, aim = done_tokens(snapshot), snapshot.settings, _aim(snapshot)
+    if done is None or settings is None or settings.plan is None:
+        return snapshot.plan_finish_us
+    plan = anchored(settings.plan, snapshot.attempts)
+    part = plan_for(plan, min(done, aim or done))
+    if part is None or part.days is None or plan.start is None:
+        return None
+    return round(plan.start.timestamp() * 1e6) + round(part.days * DAY_US)
+
+
+def late_days(snapshot: Snapshot) -> float | None:
+    """Return how late the median finish is; None for a run that ended short of its target.
+
+    A finished run is set against the plan for the tokens that it trained: without this, later stages that
+    are not trained here would make it early.
+    """
+    made = snapshot.forecast
+    if made is None or ended_short(snapshot):
+        return None
+    if done_tokens(snapshot) is None:
+        return made.days_behind_plan
+    planned, middle = planned_finish_us(snapshot), made.finish_us.p50 if made.finish_us is not None else None
+    return None if middle is None or planned is None else (middle - planned) / DAY_US
+
+
+def _aim(snapshot: Snapshot) -> float | None:
+    plan = snapshot.settings.plan if snapshot.settings is not None else None
+    target = plan.target_tokens if plan is not None else None
+    return None if plan is None or target is None else target * (1 + plan.later_fraction)
 
 
 def _schedule(snapshot: Snapshot, due: float | None) -> float | None:

@@ -1,8 +1,9 @@
 """How rows become bytes: CSV, JSON lines, Parquet.
 
 Edge: writes files. CSV is opened by spreadsheets, and a log's text may pretend to be a formula: a text cell
-that begins with = + - @, a tab or a line break gets an apostrophe in front, which a spreadsheet hides. Cells
-of numbers and moments are ours and stay as they are. JSON lines and Parquet hold the text as it was.
+that begins with = + - @, a tab or a line break gets an apostrophe in front, which a spreadsheet hides. So
+does such a sign behind a semicolon, a tab or a line break, where a spreadsheet may begin a cell. Cells of
+numbers and moments are ours and stay as they are. JSON lines and Parquet hold the text as it was.
 """
 
 from __future__ import annotations
@@ -10,19 +11,28 @@ from __future__ import annotations
 import csv
 import io
 import json
-import tempfile
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 from tracker.core.errors import TrackerError
 from tracker.export.tables import Cell, Column, Kind, Row
+from tracker.scratch import Scratch
 
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: Final = ("csv", "jsonl", "parquet")
 DANGEROUS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """First characters of a formula, and their full-width twins, which some spreadsheets take too."""
+_UNSEEN: Final = (
+    r"[\x00-\x08\x0b\x0c\x0e-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u180b-\u180f\u2000-\u200f"
+    r"\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffd]*"
+)
+"""Blanks, marks without a width, and what stands for a control character: some spreadsheets drop them."""
+_SIGN: Final = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
+_BEGINS: Final = re.compile(_UNSEEN + _SIGN)
+_BEGINS_LATER: Final = re.compile(f"([;\t\r\n]{_UNSEEN})(?={_SIGN})")
+_CONTROLS: Final = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10, 13)}
 _ROWS: Final = 5_000
 _TYPES: Final[dict[Kind, str]] = {
     "text": "VARCHAR",
@@ -57,8 +67,11 @@ def guarded(text: str) -> str:
 
     >>> guarded("=cmd|' /C calc'!A0"), guarded("loss -1"), guarded("")
     ("'=cmd|' /C calc'!A0", 'loss -1', '')
+    >>> guarded("a;=cmd|' /C calc'!A0"), guarded("\\ufeff=1")
+    ("a;'=cmd|' /C calc'!A0", "'\\ufeff=1")
     """
-    return f"'{text}" if text.startswith(DANGEROUS) or text.lstrip().startswith(DANGEROUS) else text
+    text = _BEGINS_LATER.sub(r"\1'", text)
+    return f"'{text}" if text.startswith(DANGEROUS) or _BEGINS.match(text) else text
 
 
 def _csv(columns: Sequence[Column], rows: Iterable[Row], out: BinaryIO) -> int:
@@ -95,12 +108,12 @@ def _quoted(buffer: io.StringIO, cells: list[Cell]) -> None:
 
 
 def _cells(row: Row, texts: Sequence[int]) -> list[Cell]:
-    """Return a row's cells: unknown ones empty, booleans in small letters, text guarded and without NUL."""
+    """Return a row's cells: unknown ones empty, booleans in small letters, text guarded, without controls."""
     cells: list[Cell] = [str(cell).lower() if isinstance(cell, bool) else cell for cell in row]
     for place in texts:
         cell = cells[place]
         if isinstance(cell, str):
-            cells[place] = guarded(cell.replace("\0", "\ufffd"))
+            cells[place] = guarded(cell.translate(_CONTROLS))
     return cells
 
 
@@ -120,12 +133,12 @@ def _parquet(columns: Sequence[Column], rows: Iterable[Row], out: BinaryIO) -> i
         import duckdb
     except ImportError:
         raise NoParquet from None
-    with tempfile.TemporaryDirectory(prefix="tracker-export-") as name:
-        lines, made = Path(name, "rows.jsonl"), Path(name, "rows.parquet")
+    with Scratch("export") as folder:
+        lines, made = folder / "rows.jsonl", folder / "rows.parquet"
         with lines.open("wb") as file:
             written = _json_lines(columns, (_plain(row) for row in rows), file)
         types = {column.name: _TYPES[column.kind] for column in columns}
-        database: Any = duckdb.connect(":memory:", config={"temp_directory": name, "threads": "2"})
+        database: Any = duckdb.connect(":memory:", config={"temp_directory": str(folder), "threads": "2"})
         try:
             database.execute(
                 f"COPY (SELECT * FROM read_json(?, format = 'newline_delimited', columns = {types!r})) "

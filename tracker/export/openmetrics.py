@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
 from tracker.export.history import RUN_FAMILIES, Block, Labels
 from tracker.families import Family
+from tracker.scratch import Scratch
 
 
 def write(blocks: Iterable[Block], out: BinaryIO, *, told: Callable[[int, int], None] | None = None) -> int:
     """Write the samples and the end mark; return how many samples. `told` hears samples and last moment."""
     samples = 0
-    with tempfile.TemporaryDirectory(prefix="tracker-export-") as name:
-        folder = Path(name)
+    with Scratch("export") as folder:
         places: dict[str, dict[Labels, Path]] = {}
         made = 0
         for block in blocks:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from tracker import daily
+from tracker import daily, smallfile
 from tracker.config import Config, Mail, Report, Webhook
 from tracker.core.documents import iso
 from tracker.core.errors import TrackerError
@@ -86,8 +86,7 @@ def _private(file: Path, about: str, what: str) -> Said:
     """Yield what is wrong with a file that holds a secret."""
     try:
         status = file.stat()
-        with file.open("rb"):
-            pass
+        smallfile.read(file, limit=0)
     except OSError as error:
         yield "wrong", about, f"{file}: {error.strerror}. It must hold the {what}"
         return

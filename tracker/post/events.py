@@ -16,11 +16,14 @@ from tracker.core.documents import iso
 from tracker.core.interruptions import Interruption
 from tracker.core.ledger import AttemptLine
 from tracker.core.records import Json
+from tracker.core.run_standing import late_days
 from tracker.core.snapshot import Snapshot
 
 TEXT_CHARS: Final = 300
 """Words of a log are cut to this before they travel."""
 _SETTLED: Final = ("starting", "running")
+_LASTS_US: Final = 120_000_000
+"""How long a stall lasts past its limit until it is told, as by the alert: a save of a quick run is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +79,26 @@ def look(told: Told | None, snapshot: Snapshot, *, behind_plan_days: float) -> t
     late, event = _plan(before, snapshot, behind_plan_days)
     found += event
     stalled_us = before.stalled_us
-    if snapshot.state == "stalled" and last is not None:
+    state = _state(snapshot, last)
+    if state == "stalled" and last is not None:
         stalled_us = last.progress_us
     now = Told(
-        state=snapshot.state,
+        state=state,
         attempts=len(names),
         attempt=name,
         stalled_us=stalled_us,
         behind=late,
     )
     return now, tuple(found)
+
+
+def _state(snapshot: Snapshot, last: AttemptLine | None) -> str:
+    """Return the state that people are told of: a stall counts once it has lasted."""
+    if snapshot.state != "stalled" or last is None:
+        return snapshot.state
+    since = last.progress_us if last.progress_us is not None else last.start_us
+    lasted_us = snapshot.as_of_us - since - (last.stall_limit_us or 0)
+    return "stalled" if lasted_us >= _LASTS_US else "running"
 
 
 def _names(snapshot: Snapshot) -> list[str]:
@@ -119,7 +132,7 @@ def _restarts(before: Told, snapshot: Snapshot, names: Sequence[str]) -> list[Ev
 
 def _states(before: Told, snapshot: Snapshot, last: AttemptLine, name: str, *, first: bool) -> list[Event]:
     same = name == before.attempt
-    state, was = snapshot.state, before.state if same else ""
+    state, was = _state(snapshot, last), before.state if same else ""
     details: dict[str, Json] = {"attempt": last.number, "last_step": snapshot.steps.last}
     if state == "stalled" and (was != "stalled" or last.progress_us != before.stalled_us):
         since = last.progress_us if last.progress_us is not None else last.start_us
@@ -149,7 +162,7 @@ def _states(before: Told, snapshot: Snapshot, last: AttemptLine, name: str, *, f
 def _plan(before: Told, snapshot: Snapshot, limit_days: float) -> tuple[bool, list[Event]]:
     """Tell once that the plan is missed; again only after it was within half the limit in between."""
     made = snapshot.forecast
-    late = made.days_behind_plan if made is not None else None
+    late = late_days(snapshot)
     if made is None or late is None:
         return before.behind, []
     if before.behind:

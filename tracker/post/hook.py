@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from tracker.config import Webhook
 from tracker.core.errors import TrackerError
+from tracker.masking import Masked
 from tracker.post.retry import LONGEST_US, SENT, Outcome
 from tracker.post.secrets import read_secret
 from tracker.post.tls import BadCertificates, certificate_trouble, trusting
@@ -133,10 +134,8 @@ def _path(url: SplitResult) -> str:
 
 def _printable(text: str, url: SplitResult) -> str:
     """Return a receiver's words: one bounded line, and nothing of the URL that it might repeat."""
-    for secret in sorted({*re.split(r"[/?&=]", f"{url.path}?{url.query}")}, key=len, reverse=True):
-        if len(secret) >= 6:
-            text = text.replace(secret, "***")
-    line = " ".join(text.split())[:120]
+    parts = {url.path, url.query, *re.split(r"[/?&=]", f"{url.path}?{url.query}")}
+    line = " ".join(Masked(*(part for part in parts if len(part) >= 6))(text).split())[:120]
     return "".join(c if c.isprintable() else "?" for c in line)
 
 

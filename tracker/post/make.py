@@ -10,7 +10,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from tracker.leash import Leash
 from tracker.post import folder
 from tracker.post.message import Documents, Envelope, list_id, message, message_id
 from tracker.post.names import base_name
+from tracker.scratch import Scratch
 from tracker.store import Letter, Outbox, ReportRow
 
 ENDINGS: Final = ("pdf", "html", "txt")
@@ -107,8 +107,7 @@ def make(
 
 def documents_by_command(config: Config, as_of_us: int, name: str, limit_s: float) -> Rendered:
     """Have `tracker report` make the documents; where it fails, at least the text."""
-    with tempfile.TemporaryDirectory(prefix="tracker-report-") as name_of_it:
-        place = Path(name_of_it)
+    with Scratch("report") as place:
         problem = _report(config, as_of_us, place / f"{name}.pdf", limit_s, mail=True)
         if problem and not (place / f"{name}.txt").exists():
             again = _report(config, as_of_us, place / f"{name}.txt", limit_s, mail=False)

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tracker import smallfile
 from tracker.core.errors import TrackerError
 
 _LARGEST: Final = 8_192
@@ -30,8 +31,7 @@ def read_secret(what: str, *, file: Path | None, variable: str | None) -> str:
         return _first_line(value)
     assert file is not None
     try:
-        with file.open("rb") as opened:
-            body = opened.read(_LARGEST)
+        body = smallfile.read(file, limit=_LARGEST)
     except OSError as error:
         raise SecretMissing(f"{what}: {file}: {error.strerror or error}. It must hold the {what}") from None
     try:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tracker.config import Mail
+from tracker.masking import Masked
 from tracker.post.message import bare
 from tracker.post.retry import SENT, Outcome
 from tracker.post.secrets import SecretMissing, read_secret
@@ -40,6 +41,7 @@ class MailServer:
     def __init__(self, mail: Mail) -> None:
         self._mail = mail
         self._server: smtplib.SMTP | None = None
+        self._hide = Masked()
 
     def __enter__(self) -> MailServer:
         mail = self._mail
@@ -52,7 +54,7 @@ class MailServer:
             raise
         except (OSError, smtplib.SMTPException, ValueError) as error:
             self.close()
-            raise _trouble(place, error) from None
+            raise _trouble(place, error, self._hide) from None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,7 +100,7 @@ class MailServer:
                 if code in (250, 251):
                     taken.append(one)
                 else:
-                    done[one] = _refused(code, said, "recipient")
+                    done[one] = self._refused(code, said, "recipient")
                     if code == 421:
                         self._drop()
                         break
@@ -109,18 +111,18 @@ class MailServer:
             code, said = server.docmd("DATA")
             if code != 354:
                 self._reset()
-                return done | dict.fromkeys(taken, _refused(code, said, "message"))
+                return done | dict.fromkeys(taken, self._refused(code, said, "message"))
             uncertain_from_here(taken)
             sending = True
             server.send(dotted(body))
             code, said = server.getreply()
-            result = SENT if code == 250 else _refused(code, said, "message")
+            result = SENT if code == 250 else self._refused(code, said, "message")
             if code == 421:
                 self._drop()
             return done | dict.fromkeys(taken, result)
         except (OSError, smtplib.SMTPException) as error:
             self._drop()
-            trouble = _trouble(f"{self._mail.host}:{self._mail.port}", error).outcome
+            trouble = _trouble(f"{self._mail.host}:{self._mail.port}", error, self._hide).outcome
             if sending:
                 text = f"the content was sent, and then: {trouble.text}"
                 trouble = Outcome(kind="uncertain", reason="uncertain", text=text)
@@ -141,7 +143,7 @@ class MailServer:
             self._drop()
         else:
             self._reset()
-        return _refused(code, said, "size" if code == 552 else "sender")
+        return self._refused(code, said, "size" if code == 552 else "sender")
 
     def _connect(self, place: str) -> None:
         mail = self._mail
@@ -156,7 +158,8 @@ class MailServer:
         server._host = mail.host  # type: ignore[attr-defined]  # the name that its certificate must have
         code, said = server.connect(mail.host, mail.port)
         if code != 220:
-            raise ServerTrouble("busy" if code < 500 else "protocol", f"{place}: {_text(code, said)}")
+            text = f"{place}: {_text(code, said, self._hide)}"
+            raise ServerTrouble("busy" if code < 500 else "protocol", text)
         if server.sock is not None:
             server.sock.settimeout(mail.timeout_s)
         server.ehlo_or_helo_if_needed()
@@ -178,6 +181,7 @@ class MailServer:
             password = read_secret("mail password", file=mail.password_file, variable=mail.password_env)
         except SecretMissing as error:
             raise ServerTrouble("secret", str(error)) from None
+        self._hide = Masked(f"\0{mail.user}\0{password}", password)
         server = self._server
         assert server is not None
         if not server.has_extn("auth"):
@@ -191,7 +195,7 @@ class MailServer:
             else:
                 _log_in_plain(server, mail.user, password)
         except smtplib.SMTPAuthenticationError as error:
-            said = _text(error.smtp_code, error.smtp_error)
+            said = _text(error.smtp_code, error.smtp_error, self._hide)
             held = mail.password_file or f"the environment's {mail.password_env}"
             raise ServerTrouble(
                 "login",
@@ -208,6 +212,15 @@ class MailServer:
             if isinstance(error, smtplib.SMTPServerDisconnected):
                 raise
             raise ServerTrouble("login", f"{place}: no way to log in that both know") from None
+
+    def _refused(self, code: int, said: bytes, what: str) -> Outcome:
+        text = _text(code, said, self._hide)
+        if 400 <= code < 500:
+            return Outcome(kind="later", reason="busy", text=text)
+        if 500 <= code < 600:
+            reason = "size" if code == 552 and what == "message" else what
+            return Outcome(kind="never", reason=reason, text=text)
+        return Outcome(kind="later", reason="protocol", text=text)
 
     def _reset(self) -> None:
         server = self._server
@@ -242,21 +255,12 @@ def _log_in_plain(server: smtplib.SMTP, user: str, password: str) -> None:
         raise smtplib.SMTPAuthenticationError(code, said)
 
 
-def _refused(code: int, said: bytes, what: str) -> Outcome:
-    text = _text(code, said)
-    if 400 <= code < 500:
-        return Outcome(kind="later", reason="busy", text=text)
-    if 500 <= code < 600:
-        return Outcome(kind="never", reason="size" if code == 552 and what == "message" else what, text=text)
-    return Outcome(kind="later", reason="protocol", text=text)
-
-
 def _is_late(error: Exception) -> bool:
     """Tell whether a time limit ran out; smtplib tells some of them as a closed connection."""
     return isinstance(error, TimeoutError) or "timed out" in str(error)
 
 
-def _trouble(place: str, error: Exception) -> ServerTrouble:
+def _trouble(place: str, error: Exception, hide: Masked) -> ServerTrouble:
     """Return an error of the connection in words."""
     if isinstance(error, BadCertificates):
         return ServerTrouble("certificate", str(error))
@@ -267,7 +271,7 @@ def _trouble(place: str, error: Exception) -> ServerTrouble:
     if _is_late(error):
         return ServerTrouble("timeout", f"{place}: it did not answer in time. See report.mail.port")
     if isinstance(error, smtplib.SMTPConnectError | smtplib.SMTPHeloError | smtplib.SMTPResponseException):
-        return ServerTrouble("protocol", f"{place}: {_text(error.smtp_code, error.smtp_error)}")
+        return ServerTrouble("protocol", f"{place}: {_text(error.smtp_code, error.smtp_error, hide)}")
     if isinstance(error, smtplib.SMTPServerDisconnected):
         return ServerTrouble("network", f"{place}: it closed the connection")
     if isinstance(error, socket.gaierror):
@@ -277,13 +281,13 @@ def _trouble(place: str, error: Exception) -> ServerTrouble:
     if isinstance(error, OSError):
         said = error.strerror or type(error).__name__
         return ServerTrouble("network", f"{place}: {said}. See report.mail.host and port")
-    return ServerTrouble("protocol", f"{place}: {type(error).__name__}: {str(error)[:_SAID]}")
+    return ServerTrouble("protocol", f"{place}: {type(error).__name__}: {hide(str(error))[:_SAID]}")
 
 
-def _text(code: int, said: bytes | str) -> str:
-    """Return a server's answer, bounded and printable."""
+def _text(code: int, said: bytes | str, hide: Masked) -> str:
+    """Return a server's answer, bounded and printable, without the password that it may repeat."""
     words = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    line = " ".join(words.split())[:_SAID]
+    line = " ".join(hide(words).split())[:_SAID]
     return f"{code} " + "".join(c if c.isprintable() else "?" for c in line)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+from tracker import smallfile
 from tracker.core.errors import TrackerError
 
 
@@ -24,6 +25,7 @@ def trusting(ca_file: Path | None) -> ssl.SSLContext:
     alone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     alone.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
+        smallfile.check_certificates(ca_file)
         alone.load_verify_locations(cafile=str(ca_file))
     except ssl.SSLError:
         raise BadCertificates(f"{ca_file} holds no certificate in PEM form") from None

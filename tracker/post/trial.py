@@ -5,7 +5,6 @@ Edge. Nothing is queued and nothing is marked as done: what comes out is told at
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from tracker.post.message import message_id
 from tracker.post.retry import Outcome
 from tracker.post.shapes import body, event_json
 from tracker.post.smtp import MailServer, ServerTrouble
+from tracker.scratch import Scratch
 
 _MARK: Final = "TEST "
 _NOBODY: Final = Mail(host="localhost", port=25, sender="tracker@localhost", to=("you@example.org",))
@@ -30,8 +30,8 @@ Write = Callable[[Path], None]
 
 def rendered(write: Write) -> Rendered:
     """Have a report written, and return it; what could not be made is its problem."""
-    with tempfile.TemporaryDirectory(prefix="tracker-report-") as folder:
-        base, problem = Path(folder) / "report", ""
+    with Scratch("report") as folder:
+        base, problem = folder / "report", ""
         try:
             write(base)
         except TrackerError as error:

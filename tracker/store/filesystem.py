@@ -1,17 +1,21 @@
-"""Which file system a path lies on, and whether SQLite's write-ahead log is safe there.
+"""Which file system a path lies on, whether SQLite's write-ahead log is safe there, and what room it has.
 
-Edge: reads /proc/self/mountinfo. A write-ahead log needs memory shared by all who open the file, which
-a file system shared by several hosts cannot give; there the store uses a rollback journal.
+Edge: reads /proc/self/mountinfo, and asks how much room is left. A write-ahead log needs memory shared
+by all who open the file, which a file system shared by several hosts cannot give; there the store uses a
+rollback journal.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
+LEAST_ROOM: Final = 10_000_000
+"""Bytes: a transaction and the write-ahead log need some; with less the next commit may fail."""
 
 SHARED: Final = frozenset(
     {
@@ -44,6 +48,26 @@ def file_system(path: Path, *, mounts: Path = MOUNTS) -> FileSystem:
     except OSError:
         return FileSystem(kind="", mounted_on="")
     return look_up(table, os.path.realpath(path))
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how much this user may still write in a folder."""
+    return shutil.disk_usage(folder).free
+
+
+def no_room(path: Path) -> str:
+    """Return a sentence where the disk of a store is full; empty where it is not, or nobody can say."""
+    folder = path.parent
+    try:
+        free = free_bytes(folder)
+    except OSError:
+        return ""
+    if free >= LEAST_ROOM or not os.access(folder, os.W_OK):
+        return ""
+    return (
+        f"only {free / 1e6:.1f} MB free in {folder}: too little for the store, so what happened lately may "
+        "be missing. Make room: it is then read from the logs, as long as they are there"
+    )
 
 
 def look_up(table: str, real_path: str) -> FileSystem:

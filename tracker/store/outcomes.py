@@ -55,7 +55,8 @@ class ChannelState:
     failures: Mapping[str, int] = field(default_factory=dict)
     """Failed tries over the life of the store, by reason."""
     problem: str = ""
-    """What the latest failure said, where something waits or was given up lately; else empty."""
+    """What the latest failure said, where something waits or was given up lately; else empty. Of a mail that
+    was given up, with its recipient."""
 
 
 def report_rows(reader: Reader, *, since_day: str = "") -> list[ReportRow]:
@@ -105,7 +106,9 @@ def outbox_state(reader: Reader, *, lately_us: int) -> list[ChannelState]:
         problems = dict(
             reader._all(
                 """
-                SELECT channel, error FROM outbox
+                SELECT channel, CASE WHEN state = 'dead' AND channel = 'mail'
+                                     THEN 'not to ' || recipient || ': ' || error ELSE error END
+                  FROM outbox
                  WHERE error <> '' AND (state IN ('queued', 'sending') OR state = 'dead' AND tried_us > ?)
                  ORDER BY tried_us
                 """,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracker import smallfile
 from tracker.webconfig.parse import CLIENT_AUTH, VERSIONS, Tls, WebConfigError, WebSettings, parse, text_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def _context(tls: Tls, path: Path) -> ssl.SSLContext:
     _load_pair(context, tls, path)
     if tls.client_ca_file is not None:
         try:
+            smallfile.check_certificates(tls.client_ca_file)
             context.load_verify_locations(cafile=tls.client_ca_file)
         except (OSError, ssl.SSLError) as error:
             raise WebConfigError(path, [f"client_ca_file {_said(tls.client_ca_file, error)}"]) from None
@@ -63,8 +65,7 @@ def _load_pair(context: ssl.SSLContext, tls: Tls, path: Path) -> None:
 
     for name, file in (("cert_file", tls.cert_file), ("key_file", tls.key_file)):
         try:
-            with file.open("rb"):
-                pass
+            smallfile.check_certificates(file)
         except OSError as error:
             raise WebConfigError(path, [f"{name} {_said(file, error)}"]) from None
     try:

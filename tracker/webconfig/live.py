@@ -21,6 +21,7 @@ from tracker.interfaces import Clock
 from tracker.serve import Request, Response
 from tracker.webconfig.certificates import tls_context
 from tracker.webconfig.parse import WebConfigError, WebSettings, parse, text_of
+from tracker.webconfig.validity import Validity, validity
 
 if TYPE_CHECKING:
     import ssl
@@ -47,7 +48,9 @@ class WebConfig:
         self._now: _InUse | None = None
         self._watched: dict[Path, tuple[int, ...]] = {}
         """The files that it is made of, as they were when they were last read."""
+        self._told_of_end = ""
         self._read()
+        self._tell_of_end()
         self.tls: Final = self._in_use.context is not None
         """Whether connections are encrypted: that never changes without a restart."""
 
@@ -81,6 +84,16 @@ class WebConfig:
         finally:
             self._loading.release()
 
+    def _tell_of_end(self) -> None:
+        """Warn once of a certificate that has expired or soon will: only clients notice, by refusing it."""
+        dates = self._in_use.dates
+        said = dates.said(self._clock.now_us()) if dates is not None else None
+        text = said[1] if said is not None else ""
+        with self._counting:
+            known, self._told_of_end = self._told_of_end, text
+        if text and text != known:
+            _log.warning("the certificate of the web config: %s", text)
+
     def _is_unchanged(self) -> bool:
         return all(_stamp(path) == stamp for path, stamp in self._watched.items())
 
@@ -95,12 +108,14 @@ class WebConfig:
         if before is not None and (context is not None) is not self.tls:
             change = "TLS is gone from it" if self.tls else "TLS is new in it"
             raise WebConfigError(self._path, [f"{change}: that takes a restart"])
-        self._take(settings, context)
+        dates = validity(settings.tls.cert_file) if settings.tls is not None else None
+        self._take(settings, context, dates)
         self._watched = {path: watched[path] for path in (self._path, *settings.files)}
 
     def wrap(self, connection: socket.socket) -> socket.socket:
         """Return what to speak over: encrypted where there is TLS, with the certificate of now."""
         self.refresh()
+        self._tell_of_end()
         context = self._in_use.context
         if context is None:
             return connection
@@ -135,11 +150,17 @@ class WebConfig:
             return dict(self._failed)
 
     @property
+    def certificate_end_us(self) -> int | None:
+        """When the server's certificate expires; None without one."""
+        dates = self._in_use.dates
+        return dates.end_us if dates is not None else None
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """Headers that every answer gets."""
         return self._in_use.settings.headers
 
-    def _take(self, settings: WebSettings, context: ssl.SSLContext | None) -> None:
+    def _take(self, settings: WebSettings, context: ssl.SSLContext | None, dates: Validity | None) -> None:
         before = self._now
         logins = None
         if settings.users:
@@ -150,7 +171,7 @@ class WebConfig:
             logins = logins or Logins(settings.users, clock=self._clock)
         elif before is not None and before.settings.users:
             _log.warning("%s: there are no users any more: everybody is let in", self._path)
-        self._now = _InUse(settings, context, logins)
+        self._now = _InUse(settings, context, logins, dates)
         self.loaded_us = self._clock.now_us()
 
 
@@ -159,6 +180,8 @@ class _InUse:
     settings: WebSettings
     context: ssl.SSLContext | None
     logins: Logins | None
+    dates: Validity | None
+    """When the server's certificate counts; None where there is none, or its dates cannot be told."""
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tracker import smallfile
 from tracker.core.errors import TrackerError, nearest, shown
 
 if TYPE_CHECKING:
@@ -136,8 +137,7 @@ def parse(text: str, path: Path) -> WebSettings:
 def text_of(path: Path) -> str:
     """Return the text of the file; raises WebConfigError where there is none."""
     try:
-        with path.open("rb") as file:
-            body = file.read(LARGEST_FILE + 1)
+        body = smallfile.read(path, limit=LARGEST_FILE)
     except OSError as error:
         raise WebConfigError(path, [f"cannot be read: {error.strerror or error}"]) from None
     if len(body) > LARGEST_FILE:

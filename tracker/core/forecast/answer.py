@@ -22,11 +22,13 @@ from tracker.core.forecast.state import State
 from tracker.core.forecast.value import LEVELS, Driver, Forecast, Inputs, Quantiles
 from tracker.core.forecast.words import loop, one_reading, sentences
 from tracker.core.plan import Plan
+from tracker.core.run_plan import plan_for
 from tracker.core.settings import Settings
 
 FAR_S: Final = 20 * 365.25 * 86400.0
 """A finish further away than this is "not in sight"."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DAY_US: Final = 86_400e6
 
 
 def forecast(
@@ -54,11 +56,16 @@ def forecast(
             plan_rate=plan_rate(plan, state),
             change=change,
             priors=priors,
-            not_before_us=_us(plan.start) if plan.start is not None else None,
+            not_before_us=not_before_us(plan),
         )
     except NoAnswer as error:
         return Forecast(as_of_us=state.as_of_us, basis="none", reasons=(str(error),), digest=digest)
     return _told(state, settings, plays, spent, plan_finish_us, earlier, digest, change)
+
+
+def not_before_us(plan: Plan) -> int | None:
+    """Return the planned start; None where the plan has none."""
+    return _us(plan.start) if plan.start is not None else None
 
 
 def plan_rate(plan: Plan, state: State) -> float | None:
@@ -105,6 +112,7 @@ def _exact(
         )
     hours = state.spent_gpu_hours
     plan = settings.plan
+    planned_us = _planned_for(state, plan, plan_finish_us)
     made = Forecast(
         as_of_us=state.as_of_us,
         basis="exact",
@@ -113,7 +121,7 @@ def _exact(
         cost=Quantiles.exact(spent) if spent is not None else None,
         currency=plan.currency if plan is not None else "USD",
         energy_mwh=_energy_exact(hours, plan),
-        days_behind_plan=_days(at, plan_finish_us),
+        days_behind_plan=_days(at, planned_us),
         by_deadline_ratio=_done_by(at, _us(plan.deadline) if plan is not None and plan.deadline else None),
         by_reservation_end_ratio=_done_by(at, settings.reservation.end_us),
         within_budget_ratio=(
@@ -123,7 +131,18 @@ def _exact(
         flagged=state.doubts,
         digest=digest,
     )
-    return replace(made, sentences=sentences(made, state, settings, plan_finish_us))
+    return replace(made, sentences=sentences(made, state, settings, planned_us))
+
+
+def _planned_for(state: State, plan: Plan | None, plan_finish_us: int | None) -> int | None:
+    """Return when the plan has the tokens that were trained; None for a run that ended short of them."""
+    aim, done = state.aim_tokens, state.done_tokens
+    if plan is None or plan_finish_us is None or aim is None or done is None or state.short_ratio is not None:
+        return None
+    whole, part = plan_for(plan, aim), plan_for(plan, min(done, aim))
+    if whole is None or part is None or whole.days is None or part.days is None:
+        return plan_finish_us if done >= aim else None
+    return plan_finish_us - round((whole.days - part.days) * _DAY_US)
 
 
 def _energy_exact(hours: float | None, plan: Plan | None) -> Quantiles | None:
@@ -163,7 +182,7 @@ def _told(
         hours = future + state.spent_gpu_hours
     elif future is not None and state.start_us is None:
         hours = future
-    cost = _cost(np, plan, now, wall, future, spent)
+    cost = money_at_finish(np, plan, now, wall, future, spent)
     in_sight = finish.p50 is not None
     lines = straight_lines(state)
     measured = plays.rate is not None and plays.rate.measured
@@ -192,9 +211,14 @@ def _told(
         flagged=state.doubts,
         digest=digest,
     )
-    if earlier is not None:
+    if earlier is not None and _comparable(earlier, state, plan):
         made = replace(made, move=move_since(earlier, made))
     return replace(made, sentences=sentences(made, state, settings, plan_finish_us))
+
+
+def _comparable(earlier: Forecast, state: State, plan: Plan) -> bool:
+    """Tell whether an earlier forecast was of this run: before its first launch, only of a planned start."""
+    return plan.start is not None or (state.start_us is not None and earlier.as_of_us >= state.start_us)
 
 
 def hours_ahead(plays: Plays, state: State, settings: Settings, change: Change | None) -> Any:
@@ -233,7 +257,8 @@ def _ratio(share: float) -> float:
     return round(share, 3)
 
 
-def _cost(np: Any, plan: Plan, now: int, wall: Any, future: Any, spent: float | None) -> Any:
+def money_at_finish(np: Any, plan: Plan, now: int, wall: Any, future: Any, spent: float | None) -> Any:
+    """Return the cost of the whole run, one a play; None while unknown."""
     prices = plan.price_list
     if prices is None or future is None or spent is None:
         return None
@@ -339,7 +364,7 @@ def _planned_mfu(state: State, plan: Plan) -> str:
 
 
 def _days(at_us: float | None, plan_us: int | None) -> float | None:
-    return None if at_us is None or plan_us is None else (at_us - plan_us) / 86_400e6
+    return None if at_us is None or plan_us is None else (at_us - plan_us) / _DAY_US
 
 
 def _us(moment: dt.datetime) -> int:

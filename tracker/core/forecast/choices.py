@@ -9,8 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tracker.core.energy import energy_mwh
 from tracker.core.errors import InvalidValue, nearest
-from tracker.core.forecast.answer import forecast, hours_ahead, plan_rate
+from tracker.core.forecast.answer import (
+    forecast,
+    hours_ahead,
+    money_at_finish,
+    not_before_us,
+    plan_rate,
+)
 from tracker.core.forecast.change import Change
 from tracker.core.forecast.model import play
 from tracker.core.forecast.pace import NoAnswer, rate_belief
@@ -42,7 +49,9 @@ class WhatIf:
 
     forecast: Forecast
     change: Mapping[str, Quantiles]
-    """days (of the finish; negative is earlier) and gpu_hours: quantiles of the difference."""
+    """days (of the finish; negative is earlier), gpu_hours, cost, energy_mwh: quantiles of the differences.
+
+    Of each play's two sides: their median need not be the difference of the two medians."""
 
 
 def parse(pairs: Mapping[str, str], *, mfu_now: float | None) -> Change:
@@ -59,7 +68,7 @@ def parse(pairs: Mapping[str, str], *, mfu_now: float | None) -> Change:
         if not value > 0:
             raise InvalidValue(f"--what-if {key}", text, f"a number above 0: {KEYS[key]}")
         if key == "mfu" and value > 1:
-            raise InvalidValue("--what-if mfu", text, "a ratio, such as 0.42")
+            raise InvalidValue("--what-if mfu", text, "a ratio from 0 to 1, such as 0.42 for 42 %")
         low, high = LIMITS[key]
         if not low <= value <= high:
             raise InvalidValue(
@@ -119,12 +128,25 @@ def what_if(
     made = forecast(state, settings, spent=spent, plan_finish_us=plan_finish_us, change=change)
     if made.basis not in ("measured", "plan"):
         return None
-    now = play(state, plan_rate=plan_rate(plan, state))
-    then = play(state, plan_rate=plan_rate(plan, state), change=change)
+    import numpy as np
+
+    rate, start = plan_rate(plan, state), not_before_us(plan)
+    now = play(state, plan_rate=rate, not_before_us=start)
+    then = play(state, plan_rate=rate, not_before_us=start, change=change)
     found = {"days": (then.wall_s - now.wall_s) / 86_400}
     paid, to_pay = hours_ahead(now, state, settings, None), hours_ahead(then, state, settings, change)
     if paid is not None and to_pay is not None:
         found["gpu_hours"] = to_pay - paid
+        if plan.power_w is not None:
+            found["energy_mwh"] = found["gpu_hours"] * energy_mwh(
+                gpu_hours=1.0, power_w=plan.power_w, facility_overhead=plan.facility_overhead
+            )
+    before, after = (
+        money_at_finish(np, plan, state.as_of_us, plays.wall_s, hours, spent)
+        for plays, hours in ((now, paid), (then, to_pay))
+    )
+    if before is not None and after is not None:
+        found["cost"] = after - before
     return WhatIf(forecast=made, change=_quantiles(found))
 
 

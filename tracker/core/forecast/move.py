@@ -78,7 +78,7 @@ def _shapley(
 def _whole(parts: Mapping[str, float], whole: int, before: Forecast, now: Forecast) -> tuple[Part, ...]:
     assert before.inputs is not None
     assert now.inputs is not None
-    why = _why(before.inputs, now.inputs)
+    why = _why(before, now, before.inputs, now.inputs)
     made: list[Part] = []
     reached, so_far = 0, 0.0
     names = list(parts)
@@ -90,12 +90,19 @@ def _whole(parts: Mapping[str, float], whole: int, before: Forecast, now: Foreca
     return tuple(made)
 
 
-def _why(was: Inputs, are: Inputs) -> dict[str, str]:
+def _why(before: Forecast, now: Forecast, was: Inputs, are: Inputs) -> dict[str, str]:
+    came = are.done_tokens - was.done_tokens
+    spent_s = (now.as_of_us - before.as_of_us) / 1e6
+    expected = max(0.0, spent_s - was.wait_s) * was.rate * was.gpus * max(was.goodput_ratio, 1e-6)
+    expected = min(expected, max(0.0, was.target_tokens - was.done_tokens))
+    told = (
+        f"{tokens_said(came)} tokens came" if came >= 0 else f"{tokens_said(-came)} tokens were thrown away"
+    )
     return {
-        "progress": f"{tokens_said(are.done_tokens - was.done_tokens)} tokens more, against the expected",
+        "progress": f"{told}, {tokens_said(expected)} were expected in that time",
         "tokens": f"target {tokens_said(was.target_tokens)} -> {tokens_said(are.target_tokens)} tokens",
         "rate": f"{was.rate:,.0f} -> {are.rate:,.0f} tokens a second and GPU",
-        "goodput": f"goodput to come {was.goodput_ratio:.1%} -> {are.goodput_ratio:.1%}",
+        "goodput": f"{was.goodput_ratio:.1%} -> {are.goodput_ratio:.1%} of the calendar to come productive",
         "plan": f"{was.gpus:,} -> {are.gpus:,} GPUs",
         "start": f"{are.wait_s / 3600:.1f} h until steps go on, of {was.wait_s / 3600:.1f} h expected then",
         "range": "chance of stops, and rounding of the range",

@@ -22,6 +22,7 @@ from tracker.core.facts import Facts
 from tracker.core.forecast.blocks import Bucket, Walk, bucketed, sampled
 from tracker.core.forecast.doubt import Limits, Point, doubtful
 from tracker.core.pieces import Piece
+from tracker.core.run_plan import ENDED_SHORT
 from tracker.core.settings import Settings
 from tracker.core.snapshot import Snapshot
 
@@ -142,6 +143,14 @@ class State:
     """The last launches in a row that ended without a step that is kept, or with none more than before."""
     doubts: tuple[str, ...] = ()
     """Readings that cannot be true, each with why: nothing here rests on them."""
+
+    @property
+    def short_ratio(self) -> float | None:
+        """Return how much of its target a run trained that is over well below it; None for any other."""
+        if self.phase != "finished" or self.done_tokens is None or not self.target_tokens:
+            return None
+        done = self.done_tokens / self.target_tokens
+        return done if done < ENDED_SHORT else None
 
     @property
     def left_tokens(self) -> float | None:

@@ -13,11 +13,13 @@ from typing import Final
 from tracker.core.forecast.pace import RateBelief
 from tracker.core.forecast.section import tokens_said
 from tracker.core.forecast.state import State
-from tracker.core.forecast.value import Forecast, Quantiles
+from tracker.core.forecast.value import Forecast, Part, Quantiles
+from tracker.core.plan import Plan
 from tracker.core.settings import Settings
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAY_US = 86_400e6
+_MINUTE = 1 / 1440
 NOT_IN_SIGHT: Final = "not in sight"
 LOOP: Final = 3
 """Launches in a row that brought nothing: from so many on it is said first."""
@@ -72,8 +74,12 @@ def _finish(made: Forecast, state: State) -> str:
             if made.gpu_hours is not None:
                 said += ". GPU-hours, cost and energy are what it had taken by then"
             return said + "."
+        if state.short_ratio is not None:
+            return f"Ended on {day(q.p50)} UTC at {state.short_ratio:.0%} of its target."
         return f"Finished on {day(q.p50)} UTC."
     text = f"Even odds to be done by {day(q.p50)} UTC; 80 % between {day(q.p10)} and {day(q.p90)}."
+    if day(q.p10) == day(q.p90):
+        text = f"Expected to be done at {day(q.p50)} UTC, with 80 % probability within that minute."
     if q.p90 is None:
         text = (
             f"Even odds to be done by {day(q.p50)} UTC; one in ten by {day(q.p10)}, and more than one in ten "
@@ -136,6 +142,26 @@ def _planned_done(made: Forecast, state: State, settings: Settings) -> list[str]
     ]
 
 
+def _long(days: float, digits: int) -> str:
+    """Return a time without a sign: in days, in hours below one, in minutes below an hour."""
+    size = abs(days)
+    if size >= 1:
+        return f"{size:.{digits}f} days"
+    if size >= 1 / 24:
+        return f"{size * 24:.1f} hours"
+    minutes = max(1, round(size * 1440))
+    return "1 minute" if minutes == 1 else f"{minutes} minutes"
+
+
+def _on_plan(late: float, plan: Plan, state: State, plan_finish_us: int) -> bool:
+    """Tell whether the finish is the plan's as far as anybody would say: an hour, and 0.5 % of its length."""
+    begun = (
+        (plan.start - _EPOCH) // dt.timedelta(microseconds=1) if plan.start is not None else state.start_us
+    )
+    length = (plan_finish_us - begun) / _DAY_US if begun is not None else 0.0
+    return abs(late) < max(_MINUTE, min(0.05, 0.005 * length))
+
+
 def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: int | None) -> list[str]:
     plan = settings.plan
     if plan is None or plan_finish_us is None or made.days_behind_plan is None:
@@ -143,13 +169,14 @@ def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: in
     late = made.days_behind_plan
     if made.basis == "exact":
         word = "after" if late > 0 else "before"
-        text = f"{abs(late):.1f} days {word} the plan's {day(plan_finish_us)}"
-        if state.left_tokens:
-            what = "later stages included" if plan.later_fraction > 0 else "the whole target"
-            text += f", which is for {tokens_said(state.left_tokens)} tokens more ({what})"
+        text = f"{_long(late, 1)} {word} the plan, which has these tokens by {day(plan_finish_us)}"
+        if _on_plan(late, plan, state, plan_finish_us):
+            text = f"On plan, which has these tokens by {day(plan_finish_us)}"
         return [text + "."]
     word = "behind" if late > 0 else "ahead of"
-    text = f"{abs(late):.1f} days {word} the plan, which ends on {day(plan_finish_us)}"
+    text = f"{_long(late, 1)} {word} the plan, which ends on {day(plan_finish_us)}"
+    if _on_plan(late, plan, state, plan_finish_us):
+        text = f"On plan, which ends on {day(plan_finish_us)}"
     if made.inputs is None:
         return [text + "."]
     text += f" with the same {tokens_said(made.inputs.target_tokens)} tokens"
@@ -162,7 +189,12 @@ def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: in
     gone, length = state.as_of_us - start, max(1, plan_finish_us - start)
     gap = made.inputs.done_tokens / (whole * min(1.0, gone / length)) - 1
     side = "fewer" if gap < 0 else "more"
-    text += f". {abs(gap):.0%} {side} tokens than planned after {gone / _DAY_US:.1f} days"
+    after = f"after {gone / _DAY_US:.1f} days"
+    text += (
+        f". {abs(gap):.0%} {side} tokens than planned {after}"
+        if abs(gap) >= 0.005
+        else f". As many tokens as planned {after}"
+    )
     ahead_us = (made.finish_us.p50 or 0) - made.as_of_us if made.finish_us is not None else 0
     expected = (whole - made.inputs.done_tokens) / max(1, ahead_us) * _DAY_US  # the pace that P50 stands for
     planned = whole / length * _DAY_US
@@ -170,8 +202,9 @@ def _behind(made: Forecast, state: State, settings: Settings, plan_finish_us: in
         if plan_finish_us <= state.as_of_us:
             return [text + ". The plan's day has passed: no rate can catch up with it."]
         needed = (whole - made.inputs.done_tokens) / (plan_finish_us - state.as_of_us) * _DAY_US
-        a_day = tokens_said(expected)
-        text += f". To catch up, {needed / expected - 1:+.0%} on the expected {a_day} tokens a day"
+        if needed / expected - 1 >= 0.005:
+            a_day = tokens_said(expected)
+            text += f". To catch up, {needed / expected - 1:+.0%} on the expected {a_day} tokens a day"
     if (gap < 0) != (late > 0) and abs(gap) >= 0.005:
         other = "more" if expected > planned else "less"
         text += (
@@ -246,10 +279,17 @@ def _moved(made: Forecast) -> str:
     assert move is not None
     days = move.us / 86_400e6
     parts = sorted(move.parts, key=lambda p: -abs(p.us))
-    told = ", ".join(f"{p.name} {p.us / 86_400e6:+.2f}" for p in parts if abs(p.us) >= 0.005 * 86_400e6)
+    told = ", ".join(f"{called(p)} {p.us / 86_400e6:+.2f}" for p in parts if abs(p.us) >= 0.005 * 86_400e6)
     side = "later" if days > 0 else "earlier"
-    text = f"Since {day(move.since_us)} the middle moved {abs(days):.2f} days {side}"
+    text = f"Since {day(move.since_us)} the middle moved {_long(days, 2)} {side}"
+    if abs(days) < _MINUTE:
+        text = f"Since {day(move.since_us)} the middle has not moved"
     return f"{text} (days: {told})." if told else f"{text}."
+
+
+def called(part: Part) -> str:
+    """Return a part's name for people: goodput here is of the calendar to come, not of allocated time."""
+    return "productive share" if part.name == "goodput" else part.name
 
 
 def span(q: Quantiles | None, digits: int = 0, unit: str = "") -> str:
