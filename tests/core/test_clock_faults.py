@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.story import T0, Log, S, facts, row, seconds, tell
+from tests.core.test_fold import fold_of, state
 from tracker.core.close import close
 from tracker.core.fold import Fold, Frame
 from tracker.core.fold_many import take
@@ -31,19 +29,7 @@ def lines(offsets_us: list[int], *, stalls_us: dict[int, int] | None = None) -> 
 
 
 def folded(told: list[Reading], *, short: bool = True) -> Fold:
-    fold = (Fold if short else _LongWay)(frame=FRAME)
-    for reading in told:
-        fold.reading(reading)
-    return fold
-
-
-class _LongWay(Fold):
-    def _plain(self, reading: Reading, until_us: int | None) -> bool:
-        return False
-
-
-def state(fold: Fold) -> dict[str, Any]:
-    return {f.name: getattr(fold, f.name) for f in fields(Fold)}
+    return fold_of(FRAME, [*told], short=short)
 
 
 BACK = st.integers(10 * STEP_S * S + 3 * S, 7200 * S)

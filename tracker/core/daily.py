@@ -23,7 +23,7 @@ from tracker.core.forecast.value import Forecast
 from tracker.core.interruptions import Interruption
 from tracker.core.ledger import BUCKETS
 from tracker.core.metrics import gpu_hours_per_trillion_tokens, mfu
-from tracker.core.plan import Estimate, Plan
+from tracker.core.plan import Plan
 from tracker.core.references import differences, find_run
 from tracker.core.run_facts import chains_of, point_of, run_facts, run_variance, shorter_target
 from tracker.core.run_failures import (
@@ -35,7 +35,7 @@ from tracker.core.run_failures import (
 )
 from tracker.core.run_money import EPOCH, Loss, costs, drawn, spent
 from tracker.core.run_plan import plan_beside_run, plan_for
-from tracker.core.run_standing import done_tokens, due_tokens, planned_finish_us
+from tracker.core.run_standing import done_tokens, due_tokens, plan_way, planned_finish_us
 from tracker.core.series import Series
 from tracker.core.snapshot import Snapshot
 
@@ -290,7 +290,7 @@ def _plan_side(snapshot: Snapshot) -> PlanSide | None:
         later_ratio=plan.later_fraction,
         is_staged=bool(plan.stages),
         tokens_due=due_tokens(plan, snapshot.as_of_us),
-        line=_line(start, estimate, target, snapshot.plan_finish_us, plan.later_fraction),
+        line=_line(plan, start, snapshot.plan_finish_us),
         gpu_hours=hours,
         cost=plan.cost(hours),
         energy_mwh=plan.energy_mwh(hours),
@@ -305,25 +305,15 @@ def _given(plan: Plan, name: str) -> float:
     return float(getattr(plan, name))
 
 
-def _line(
-    start_us: int | None,
-    estimate: Estimate | None,
-    target: float | None,
-    finish_us: int | None,
-    later: float,
-) -> tuple[tuple[int, float], ...]:
+def _line(plan: Plan, start_us: int | None, finish_us: int | None) -> tuple[tuple[int, float], ...]:
     """Return the plan's way to its target and, from there to its finish, through later stages."""
-    if start_us is None or estimate is None or target is None or finish_us is None:
+    if start_us is None or finish_us is None or plan.all_tokens is None:
         return ()
-    found, at, tokens = [(start_us, 0.0)], float(start_us), 0.0
-    for stage in estimate.stages:
-        if stage.days is None:
-            return ()
-        at, tokens = at + stage.days * DAY_US, tokens + stage.tokens
-        found.append((round(at), tokens))
-    if later > 0:
-        found.append((finish_us, target * (1 + later)))
-    return tuple(found)
+    way = [(round(start_us + us), tokens) for us, tokens in plan_way(plan)]
+    if not way:
+        return ()
+    later = [(finish_us, plan.all_tokens)] if plan.later_fraction > 0 else []
+    return (*way, *later)
 
 
 def _pace(late: float | None, plan: PlanSide | None) -> str:

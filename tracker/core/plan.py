@@ -230,6 +230,11 @@ class Plan:
         return sum(s.tokens for s in self.stages) if self.stages else None
 
     @property
+    def all_tokens(self) -> float | None:
+        """Return the target with the later stages on top: what the finish is the finish of."""
+        return None if self.target_tokens is None else self.target_tokens * (1 + self.later_fraction)
+
+    @property
     def later_fraction(self) -> float:
         """The later-stages fraction that counts: 0 where stages are listed and it is omitted."""
         if self.stages and isinstance(self.later_stages, _Default):

@@ -24,6 +24,7 @@ from tracker.core.snapshot import Snapshot
 
 ENDED_SHORT: Final = 0.98
 """A run that is over below this share of its target did not reach it; above, the rest is rounding."""
+_DAY_US: Final = 86_400_000_000
 _SHORT_H: Final = 24.0
 _NEAR_SIZE: Final = 1.25
 _FROM_LOG: Final[Mapping[str, str]] = {
@@ -122,6 +123,12 @@ def plan_for(plan: Plan, tokens: float, *, after: float = 0.0) -> PlannedFor | N
         billed_gpu_hours=sum(stage.billed_gpu_hours * share for stage, share in shares),
         days=days,
     )
+
+
+def planned_us(plan: Plan, tokens: float, start_us: float) -> int | None:
+    """Return when a plan that begins at a moment has so many tokens; more than all of its tokens is all."""
+    part = plan_for(plan, min(tokens, plan.all_tokens or tokens))
+    return None if part is None or part.days is None else round(start_us) + round(part.days * _DAY_US)
 
 
 def plan_of(settings: Settings, given: Mapping[str, Any] | None = None) -> Plan:

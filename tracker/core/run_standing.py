@@ -6,6 +6,7 @@ Pure: a Snapshot in. The formulas stand in the modules that this asks; here they
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
 from tracker.core.energy import energy_mwh
@@ -15,7 +16,7 @@ from tracker.core.memo import remembered
 from tracker.core.plan import Plan
 from tracker.core.run_failures import RunAdvice, run_advice, run_checkpoints, run_failures
 from tracker.core.run_money import US_PER_H, drawn, spent
-from tracker.core.run_plan import ENDED_SHORT, anchored, plan_for
+from tracker.core.run_plan import ENDED_SHORT, anchored, planned_us
 from tracker.core.snapshot import Snapshot
 
 DAY_US: Final = 24 * US_PER_H
@@ -130,19 +131,34 @@ def due_tokens(plan: Plan, at_us: int) -> float | None:
     The later-stages fraction adds time after them and no tokens. None without a start, a GPU count, a
     target, or before the start.
     """
+    way = plan_way(plan)
+    if not way or plan.start is None:
+        return None
+    gone_us = at_us - plan.start.timestamp() * 1e6
+    if gone_us < 0:
+        return None
+    for (since, before), (until, after) in pairwise(way):
+        if gone_us < until:
+            return before + (after - before) * ((gone_us - since) / (until - since))
+    return way[-1][1]
+
+
+def plan_way(plan: Plan) -> tuple[tuple[float, float], ...]:
+    """Return times since a plan's start (us) and tokens: from each to the next its way is straight.
+
+    Empty without a GPU count or a target.
+    """
     estimate = plan.estimate()
-    if estimate is None or plan.start is None or any(stage.days is None for stage in estimate.stages):
-        return None
-    left_us = at_us - plan.start.timestamp() * 1e6
-    if left_us < 0:
-        return None
-    due = 0.0
+    if estimate is None:
+        return ()
+    at, tokens = 0.0, 0.0
+    found = [(at, tokens)]
     for stage in estimate.stages:
-        whole_us = (stage.days or 0.0) * DAY_US
-        part = min(1.0, left_us / whole_us) if whole_us > 0 else 1.0
-        due += stage.tokens * part
-        left_us = max(0.0, left_us - whole_us)
-    return due
+        if stage.days is None:
+            return ()
+        at, tokens = at + stage.days * DAY_US, tokens + stage.tokens
+        found.append((at, tokens))
+    return tuple(found)
 
 
 def ended_short(snapshot: Snapshot) -> bool:
@@ -167,14 +183,11 @@ def done_tokens(snapshot: Snapshot) -> float | None:
 
 def planned_finish_us(snapshot: Snapshot) -> int | None:
     """Return the plan's finish; of a run that is done, when the plan has the tokens that it trained."""
-    done, settings, aim = done_tokens(snapshot), snapshot.settings, _aim(snapshot)
+    done, settings = done_tokens(snapshot), snapshot.settings
     if done is None or settings is None or settings.plan is None:
         return snapshot.plan_finish_us
     plan = anchored(settings.plan, snapshot.attempts)
-    part = plan_for(plan, min(done, aim or done))
-    if part is None or part.days is None or plan.start is None:
-        return None
-    return round(plan.start.timestamp() * 1e6) + round(part.days * DAY_US)
+    return None if plan.start is None else planned_us(plan, done, plan.start.timestamp() * 1e6)
 
 
 def late_days(snapshot: Snapshot) -> float | None:
@@ -194,8 +207,7 @@ def late_days(snapshot: Snapshot) -> float | None:
 
 def _aim(snapshot: Snapshot) -> float | None:
     plan = snapshot.settings.plan if snapshot.settings is not None else None
-    target = plan.target_tokens if plan is not None else None
-    return None if plan is None or target is None else target * (1 + plan.later_fraction)
+    return plan.all_tokens if plan is not None else None
 
 
 def _schedule(snapshot: Snapshot, due: float | None) -> float | None:

@@ -22,7 +22,7 @@ from tracker.core.forecast.state import State
 from tracker.core.forecast.value import LEVELS, Driver, Forecast, Inputs, Quantiles
 from tracker.core.forecast.words import loop, one_reading, sentences
 from tracker.core.plan import Plan
-from tracker.core.run_plan import plan_for
+from tracker.core.run_plan import planned_us
 from tracker.core.settings import Settings
 
 FAR_S: Final = 20 * 365.25 * 86400.0
@@ -112,7 +112,7 @@ def _exact(
         )
     hours = state.spent_gpu_hours
     plan = settings.plan
-    planned_us = _planned_for(state, plan, plan_finish_us)
+    these_us = _planned_for(state, plan, plan_finish_us)
     made = Forecast(
         as_of_us=state.as_of_us,
         basis="exact",
@@ -121,7 +121,7 @@ def _exact(
         cost=Quantiles.exact(spent) if spent is not None else None,
         currency=plan.currency if plan is not None else "USD",
         energy_mwh=_energy_exact(hours, plan),
-        days_behind_plan=_days(at, planned_us),
+        days_behind_plan=_days(at, these_us),
         by_deadline_ratio=_done_by(at, _us(plan.deadline) if plan is not None and plan.deadline else None),
         by_reservation_end_ratio=_done_by(at, settings.reservation.end_us),
         within_budget_ratio=(
@@ -131,18 +131,18 @@ def _exact(
         flagged=state.doubts,
         digest=digest,
     )
-    return replace(made, sentences=sentences(made, state, settings, planned_us))
+    return replace(made, sentences=sentences(made, state, settings, these_us))
 
 
 def _planned_for(state: State, plan: Plan | None, plan_finish_us: int | None) -> int | None:
     """Return when the plan has the tokens that were trained; None for a run that ended short of them."""
-    aim, done = state.aim_tokens, state.done_tokens
-    if plan is None or plan_finish_us is None or aim is None or done is None or state.short_ratio is not None:
+    done, aim = state.done_tokens, state.aim_tokens
+    if plan is None or plan_finish_us is None or done is None or aim is None or state.short_ratio is not None:
         return None
-    whole, part = plan_for(plan, aim), plan_for(plan, min(done, aim))
-    if whole is None or part is None or whole.days is None or part.days is None:
+    days = plan.days()
+    if days is None:
         return plan_finish_us if done >= aim else None
-    return plan_finish_us - round((whole.days - part.days) * _DAY_US)
+    return planned_us(plan, done, plan_finish_us - days * _DAY_US)
 
 
 def _energy_exact(hours: float | None, plan: Plan | None) -> Quantiles | None:
