@@ -5,15 +5,16 @@ Edge. Whoever holds one is the only writer of facts: it holds the store's run lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from typing import TYPE_CHECKING, Final, Self
 
 from tracker.config import Config
 from tracker.core.book import Book
 from tracker.core.clocks import Arrivals, ahead
 from tracker.core.documents import iso
-from tracker.core.facts import Facts
+from tracker.core.facts import Facts, Stream
 from tracker.core.snapshot import Snapshot
 from tracker.core.summary import snapshot
 from tracker.interfaces import Clock, Collector
@@ -36,6 +37,17 @@ Formats = Callable[[], "tuple[Mapping[str, Collector], Detect]"]
 def as_it_is(facts: Facts) -> Facts:
     """Put nothing between the store and the core."""
     return facts
+
+
+class OneState:
+    """The facts of one committed state, for the time that it is looked at: its streams are read once."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.streams = cache(reader.streams)
+        self.readings = reader.readings
+        self.events = reader.events
+        self.scheduler_rows = reader.scheduler_rows
+        self.corrections = reader.corrections
 
 
 class OpenWork:
@@ -115,18 +127,17 @@ class OpenWork:
 
     def snapshot(self, *, as_of_us: int, facts: Callable[[Facts], Facts] = as_it_is) -> Snapshot:
         """Return the run as the store has it; `facts` may stand between the store and the core."""
+        known = OneState(self._reader)
         with self._reader.snapshot():
             self._rejects = self._reader.reject_counts()
             self._rejects_of = self._reader.rejects_by_source()
-            self._look_at_clocks()
-            made = snapshot(
-                self._book, facts(self._reader), as_of_us=as_of_us, rejects=sum(self._rejects.values())
-            )
+            self._look_at_clocks(known.streams())
+            made = snapshot(self._book, facts(known), as_of_us=as_of_us, rejects=sum(self._rejects.values()))
         self._marks.flush()
         return made
 
-    def _look_at_clocks(self) -> None:
-        now_us, streams = self._clock.now_us(), self._reader.streams()
+    def _look_at_clocks(self, streams: Sequence[Stream]) -> None:
+        now_us = self._clock.now_us()
         before_us = self._followed_us
         followed = before_us is not None and 0 <= now_us - before_us <= _A_MOMENT_US
         behind = self._arrivals.look(streams, now_us, followed=followed)
